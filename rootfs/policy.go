@@ -1,0 +1,68 @@
+// Package rootfs decides which files a sandboxed program sees: it turns grants, binds and denies into an ordered list
+// of mounts and the few entries that the sandbox's own root needs. It looks at the host through a small read-only
+// interface and changes nothing.
+package rootfs
+
+// Policy is the part of a policy that is about files: the sections [workspace], [files] and [[bind]].
+// Every path in it is absolute and clean: the loader has expanded "~", "$VAR" and relative paths.
+type Policy struct {
+	Workspace *Workspace
+	Base      Base
+	Read      []Grant
+	Write     []Grant
+	Deny      []Grant
+	Tmpfs     []Tmpfs
+	Secrets   []Grant
+	Binds     []Bind
+	// Workdir is the program's working directory inside; empty means the workspace, else "/".
+	Workdir Grant
+	// Missing says what a grant whose host path does not exist means: "error" or "skip".
+	Missing string
+}
+
+// Grant is a path together with the place in the policy that names it.
+type Grant struct {
+	Path string
+	// From is where the policy says so, ready to print: "task.toml:12:9: files.read".
+	From string
+}
+
+// Workspace is the directory that a program works in.
+type Workspace struct {
+	Source   string // a host directory, or "tmpfs"
+	Path     string // where it is inside
+	Size     int64  // bytes, tmpfs only; 0 means the default
+	Lifetime string // "sandbox" or "exec"
+	From     string
+}
+
+// Base kinds: what the program's root shows before any grant.
+const (
+	BaseSystem = "system" // /usr, /bin, /lib*, a few files of /etc
+	BaseHost   = "host"   // the host's root read-only, with homes, run directories and mounts hidden
+	BaseNone   = "none"   // nothing
+	BaseRootfs = "rootfs" // a directory that holds a root file system
+)
+
+// Base is what the program's root shows before any grant.
+type Base struct {
+	Kind string // one of the Base constants
+	Dir  string // the directory, for BaseRootfs
+	From string
+}
+
+// Tmpfs is an empty writable directory in memory.
+type Tmpfs struct {
+	Path   string
+	Size   int64 // bytes; 0 means the default
+	Inodes int64 // number of files; 0 means the default
+	From   string
+}
+
+// Bind shows a host path under a name of its own.
+type Bind struct {
+	Source   string
+	Target   string
+	Writable bool
+	From     string
+}

@@ -1,0 +1,114 @@
+package rootfs
+
+import "io/fs"
+
+// Tree is the host's file tree, read-only. Compile reads the host through it alone, so that tests can make hosts up.
+// Paths are absolute and clean; the last component is never followed, components before it are never links (Compile
+// resolves links itself, one by one, so that it can name the whole chain).
+// Errors satisfy errors.Is with fs.ErrNotExist (also where a parent is no directory) or fs.ErrPermission.
+type Tree interface {
+	Lstat(path string) (Info, error)
+	Readlink(path string) (string, error)
+	ReadDir(path string) ([]string, error) // names, sorted
+	ReadFile(path string) ([]byte, error)  // small files only
+	MountPoints() []string                 // where the host has mounts, sorted
+}
+
+// Info is what Compile needs to know of a host file.
+type Info struct {
+	Mode     fs.FileMode
+	UID      int
+	Dev, Ino uint64
+	Nlink    uint64
+}
+
+// Identity is the program's user as the generated /etc/passwd and /etc/group show it.
+type Identity struct {
+	UID, GID int
+	Name     string // never empty
+	Group    string // never empty
+	Home     string // inside
+	// Privileged is true where the launcher is root: then the program's files are root's own and only mounts protect
+	// the host's secret files, not their modes.
+	Privileged bool
+}
+
+// Request is all that Compile looks at.
+type Request struct {
+	Policy   Policy
+	Tree     Tree
+	User     Identity
+	Hostname string
+	// Nameservers is the content of /etc/resolv.conf inside.
+	ResolvConf string
+}
+
+// EntryKind says what an Entry is.
+type EntryKind string
+
+// Kinds of entries.
+const (
+	EntryDir     EntryKind = "dir"
+	EntryFile    EntryKind = "file"
+	EntrySymlink EntryKind = "symlink"
+)
+
+// Entry is a directory, file or link that is made in the sandbox's own root before anything is mounted on it.
+type Entry struct {
+	Path    string      `json:"path"` // inside, absolute
+	Kind    EntryKind   `json:"kind"`
+	Mode    fs.FileMode `json:"mode,omitempty"`    // permission bits of a dir or file
+	Content string      `json:"content,omitempty"` // of a file; the target of a link
+}
+
+// MountKind says what a Mount is.
+type MountKind string
+
+// Kinds of mounts.
+const (
+	MountBind  MountKind = "bind"
+	MountTmpfs MountKind = "tmpfs"
+	MountMask  MountKind = "mask" // hides what is there: an empty file or directory that nobody can open
+)
+
+// Mount is one mount of the view. Target exists before it is mounted: as an Entry, or on the host behind an earlier bind.
+type Mount struct {
+	Kind     MountKind `json:"kind"`
+	Source   string    `json:"source,omitempty"` // host path of a bind, with every link resolved
+	Target   string    `json:"target"`           // inside, with every link resolved
+	Writable bool      `json:"writable,omitempty"`
+	Dir      bool      `json:"dir"`                // the target is a directory
+	Size     int64     `json:"size,omitempty"`     // bytes, tmpfs
+	Inodes   int64     `json:"inodes,omitempty"`   // tmpfs
+	Mode     uint32    `json:"mode,omitempty"`     // of a tmpfs' root directory
+	Owned    bool      `json:"owned,omitempty"`    // a tmpfs' root directory belongs to the program's user
+	PerExec  bool      `json:"per_exec,omitempty"` // made anew for each exec
+	From     string    `json:"from"`               // the rule of the policy, or the default, that asked for it
+}
+
+// Absent is a denied path that does not exist, in a place where the program could make it: nothing can be mounted there,
+// so the launcher looks again at each exec.
+type Absent struct {
+	Inside string `json:"inside"` // the path inside
+	Host   string `json:"host"`   // the same path on the host
+	Grant  string `json:"grant"`  // the host path of the writable grant that holds it; Host lies below it
+	From   string `json:"from"`
+}
+
+// View is what the program sees: first Entries are made, then Mounts are mounted in order.
+type View struct {
+	Entries []Entry  `json:"entries"`
+	Mounts  []Mount  `json:"mounts"`
+	Absent  []Absent `json:"absent,omitempty"`
+	Workdir string   `json:"workdir"`
+	Skipped []string `json:"skipped,omitempty"` // grants left out by missing = "skip", ready to print
+}
+
+// Error is a fault in the policy's files that the user can mend.
+type Error struct {
+	Code    string // "grant_missing", "grant_holds_secret", "policy_invalid"
+	Message string // names the path and the place in the policy
+	Hint    string // what to do; may be empty
+}
+
+func (e *Error) Error() string { return e.Message }

@@ -1,6 +1,12 @@
 // Package netpolicy decides whom a sandboxed program may talk to. It is pure: it never resolves a name or dials.
 package netpolicy
 
+import (
+	"errors"
+	"fmt"
+	"slices"
+)
+
 // Modes of the network.
 const (
 	Isolated  = "isolated"  // loopback only
@@ -9,16 +15,19 @@ const (
 	Host      = "host"      // the host's own network
 )
 
+// Modes lists the modes, the strictest first.
+func Modes() []string { return []string{Isolated, Allowlist, Public, Host} }
+
 // Policy is the [network] section.
 type Policy struct {
 	Mode         string
 	Ports        []Port
-	Services     []string // URLs
-	EnvURLs      bool
-	AllowedHosts []string // host[:port]
-	AllowPrivate []string
-	Transparent  bool
-	From         string // where the policy says so, ready to print
+	Services     []string // URLs, as ParseService takes them
+	EnvURLs      bool     // loopback URLs in the passed environment are forwarded
+	AllowedHosts []string // as Pattern.String writes them
+	AllowPrivate []string // the same, never with a port
+	Transparent  bool     // allowed hosts also work for programs that ignore proxy variables
+	From         string   // where the policy says so, ready to print; "default" when it does not
 }
 
 // Port is a forwarded loopback port: connections to it inside end at Outside.
@@ -26,4 +35,35 @@ type Port struct {
 	Inside  int    // 1 to 65535
 	Outside string // "127.0.0.1:9001" or "unix:/run/pg.sock"
 	From    string
+}
+
+// Validate says what is wrong with a policy that was not made by a loader: every fault, joined; nil when there is none.
+func (p *Policy) Validate() error {
+	var faults []error
+	if !slices.Contains(Modes(), p.Mode) {
+		faults = append(faults, fmt.Errorf("check network mode %q: want one of %q", p.Mode, Modes()))
+	}
+	inside := map[int]bool{}
+	for _, port := range p.Ports {
+		if _, err := ParsePort(port.String()); err != nil {
+			faults = append(faults, err)
+		}
+		if inside[port.Inside] {
+			faults = append(faults, fmt.Errorf("check port %d: it is forwarded twice", port.Inside))
+		}
+		inside[port.Inside] = true
+	}
+	for _, s := range p.Services {
+		_, err := ParseService(s)
+		faults = append(faults, err)
+	}
+	for _, s := range p.AllowedHosts {
+		_, err := ParseHost(s)
+		faults = append(faults, err)
+	}
+	for _, s := range p.AllowPrivate {
+		_, err := ParsePrivateHost(s)
+		faults = append(faults, err)
+	}
+	return errors.Join(faults...)
 }

@@ -39,7 +39,7 @@ type Request struct {
 	Tree     Tree
 	User     Identity
 	Hostname string
-	// Nameservers is the content of /etc/resolv.conf inside.
+	// ResolvConf is the content of /etc/resolv.conf inside.
 	ResolvConf string
 }
 
@@ -71,7 +71,10 @@ const (
 	MountMask  MountKind = "mask" // hides what is there: an empty file or directory that nobody can open
 )
 
-// Mount is one mount of the view. Target exists before it is mounted: as an Entry, or on the host behind an earlier bind.
+// Mount is one mount of the view. Its target exists before it is mounted: as an Entry, or on the host behind an earlier
+// bind. The one exception is a target below an earlier tmpfs: whoever mounts makes it there, with its parents.
+// A bind takes along the mounts below its source. No two mounts of a View have the same target, a mount never comes
+// after one below it, and masks come last.
 type Mount struct {
 	Kind     MountKind `json:"kind"`
 	Source   string    `json:"source,omitempty"` // host path of a bind, with every link resolved
@@ -83,16 +86,19 @@ type Mount struct {
 	Mode     uint32    `json:"mode,omitempty"`     // of a tmpfs' root directory
 	Owned    bool      `json:"owned,omitempty"`    // a tmpfs' root directory belongs to the program's user
 	PerExec  bool      `json:"per_exec,omitempty"` // made anew for each exec
+	Content  string    `json:"content,omitempty"`  // of a generated file: Source is empty and the launcher writes Content to a file of its own and binds that
 	From     string    `json:"from"`               // the rule of the policy, or the default, that asked for it
 }
 
-// Absent is a denied path that does not exist, in a place where the program could make it: nothing can be mounted there,
-// so the launcher looks again at each exec.
+// Absent is a denied path that does not exist, in a place that the program sees: nothing can be mounted there, so the
+// launcher looks again at each exec. Below a writable grant the program itself could make it; below a read-only one
+// (Writable false) only the host can, and looking is all there is to do.
 type Absent struct {
-	Inside string `json:"inside"` // the path inside
-	Host   string `json:"host"`   // the same path on the host
-	Grant  string `json:"grant"`  // the host path of the writable grant that holds it; Host lies below it
-	From   string `json:"from"`
+	Inside   string `json:"inside"`             // the path inside
+	Host     string `json:"host"`               // the same path on the host
+	Grant    string `json:"grant"`              // the host path of the grant that holds it; Host lies below it
+	Writable bool   `json:"writable,omitempty"` // of that grant
+	From     string `json:"from"`
 }
 
 // View is what the program sees: first Entries are made, then Mounts are mounted in order.

@@ -17,14 +17,21 @@ const (
 
 // Policy is what a policy file asks for, with every default filled in.
 type Policy struct {
-	File    string // the file it came from, or "preset NAME"; for messages
-	Name    string
-	Enforce string
-	User    User
-	Files   rootfs.Policy
-	Env     EnvPolicy
-	Network netpolicy.Policy
-	Limits  Limits
+	File string // the file it came from, or "preset NAME"; for messages
+	// Digest is the SHA-256 of the policy's meaning, in hex: of Canonical. The names and layout of its files, and the
+	// places that From fields tell, are no part of it.
+	Digest       string
+	Sources      []string // what was read for it: File first, then everything it extends
+	Name         string
+	Enforce      string
+	User         User
+	Files        rootfs.Policy
+	Interpreters Interpreters
+	Env          EnvPolicy
+	Network      netpolicy.Policy
+	Limits       Limits
+	Processes    Processes
+	Views        map[string]View // by name
 }
 
 // User says as whom the program runs, as it sees itself.
@@ -32,6 +39,13 @@ type User struct {
 	Kind string // "caller", "root" or "number"
 	ID   int    // for "number"
 	From string
+}
+
+// Interpreters is the part of the [files] section that is about language interpreters.
+type Interpreters struct {
+	Show        []string // files.interpreters
+	Packages    []string // distributions to show although they are installed in a way that is not shown
+	HideModules []string // Python modules hidden under every name
 }
 
 // EnvPolicy is the [env] section.
@@ -44,5 +58,27 @@ type EnvPolicy struct {
 // Limits is the [limits] section. Zero means that the policy says nothing.
 type Limits struct {
 	Wall   time.Duration
+	Idle   time.Duration
+	CPU    time.Duration
+	CPUs   float64
+	Memory int64 // bytes
+	Pids   int64
+	File   int64 // bytes of the largest file
+	Disk   int64 // bytes written to writable grants
+	Nofile int64
 	Output int64 // bytes kept of each of stdout and stderr
+}
+
+// Processes is the [processes] section.
+type Processes struct {
+	Spawn   bool           // the program may start processes
+	Execute []rootfs.Grant // where given, the only files that may be executed
+	Guard   string         // "" or "python"
+	Steps   int64          // step budget of the guard; 0 means none
+}
+
+// View is what one exec alone sees, besides what every exec sees.
+type View struct {
+	Read  []rootfs.Grant
+	Binds []rootfs.Bind
 }

@@ -1,0 +1,191 @@
+// Package cli is the command line: it reads flags and policies, renders results, errors and hints, and knows the exit
+// statuses. It decides nothing about sandboxes.
+package cli
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/sirupsen/logrus"
+	"github.com/urfave/cli/v2"
+	"golang.org/x/sys/unix"
+
+	"github.com/sandboxrun/sandboxrun/container"
+)
+
+// program is one run of the command.
+type program struct {
+	args           []string
+	env            map[string]string
+	in             *os.File
+	out            *os.File
+	err            *os.File
+	status         int // what to exit with where there is no error
+	jsonResult     bool
+	resultWasGiven bool
+	cwd            string
+	cwdErr         error // the caller's directory does not exist any more
+}
+
+// umask is what our own files are made with; programs have the policy's.
+const umask = 0o022
+
+// Main runs the command and returns its exit status.
+func Main(args, environ []string, stdin, stdout, stderr *os.File) int {
+	p := &program{args: args, env: environment(environ), in: stdin, out: stdout, err: stderr}
+	p.cwd, p.cwdErr = os.Getwd()
+	if p.cwdErr != nil {
+		// The caller's directory was deleted under it. Only what is relative to it then fails.
+		if err := os.Chdir("/"); err != nil {
+			return p.report(err)
+		}
+	}
+	ignoreBrokenPipes()
+	// The caller's umask must not decide whether a sandbox can be walked (opencontainers/runc#1359).
+	unix.Umask(umask)
+	err := p.app().Run(args)
+	if err == nil {
+		return p.status
+	}
+	return p.report(err)
+}
+
+func environment(environ []string) map[string]string {
+	env := make(map[string]string, len(environ))
+	for _, kv := range environ {
+		if k, v, ok := strings.Cut(kv, "="); ok {
+			env[k] = v
+		}
+	}
+	return env
+}
+
+func (p *program) app() *cli.App {
+	app := &cli.App{
+		Name:  "sandboxrun",
+		Usage: "run a program so that it sees only what a policy grants",
+		Description: "run    runs one program in a sandbox of its own.\n" +
+			"create builds a sandbox that stays; exec runs programs in it; delete ends it.\n" +
+			"The program sees the files, variables, hosts and processes that the policy names, and nothing else.\n" +
+			"Exit status: the program's; 124 timed out; 125 the launcher failed; 126 the program cannot be executed;\n" +
+			"127 it was not found; 128+N it ended by signal N.",
+		Version:                Version,
+		HideVersion:            true,
+		Writer:                 p.out,
+		ErrWriter:              p.err,
+		Reader:                 p.in,
+		EnableBashCompletion:   true,
+		UseShortOptionHandling: false,
+		Suggest:                true,
+		Flags:                  globalFlags(),
+		Before:                 p.before,
+		ExitErrHandler:         func(*cli.Context, error) {}, // Main reports and decides the status
+		OnUsageError:           usageError,
+		CommandNotFound:        nil,
+		Action:                 p.noCommand,
+		Commands: []*cli.Command{
+			p.runCommand(), p.createCommand(), p.execCommand(), p.deleteCommand(), p.listCommand(), p.stateCommand(),
+			p.psCommand(), p.killCommand(), p.sweepCommand(), p.specCommand(), p.policyCommand(), p.versionCommand(),
+			p.completionCommand(),
+		},
+	}
+	for _, c := range app.Commands {
+		c.OnUsageError = usageError
+		for _, sub := range c.Subcommands {
+			sub.OnUsageError = usageError
+		}
+	}
+	return app
+}
+
+func globalFlags() []cli.Flag {
+	return []cli.Flag{
+		&cli.StringFlag{
+			Name: "root", Usage: "keep state in `DIR` (default: $SANDBOXRUN_ROOT, /run/sandboxrun as root, " +
+				"$XDG_RUNTIME_DIR/sandboxrun, /tmp/sandboxrun-UID)",
+		},
+		&cli.StringFlag{Name: "log", Usage: "write the log to `FILE` instead of standard error"},
+		&cli.StringFlag{Name: "log-format", Value: "text", Usage: "`FORMAT` of the log: text or json"},
+		&cli.StringFlag{Name: "log-level", Value: "error", Usage: "`LEVEL` of the log: error, warn, info or debug"},
+		&cli.BoolFlag{Name: "debug", Usage: "the same as --log-level debug"},
+	}
+}
+
+// usage is a command line that cannot be understood.
+type usage struct{ message, hint string }
+
+func (u *usage) Error() string { return u.message }
+
+func usageError(c *cli.Context, err error, _ bool) error {
+	return &usage{err.Error(), helpHint(c)}
+}
+
+func helpHint(c *cli.Context) string {
+	if c.Command != nil && c.Command.Name != "" && c.Command.Name != c.App.Name {
+		return "sandboxrun " + c.Command.Name + " --help"
+	}
+	return "sandboxrun --help"
+}
+
+func (p *program) noCommand(c *cli.Context) error {
+	if c.NArg() == 0 {
+		return cli.ShowAppHelp(c)
+	}
+	name := c.Args().First()
+	u := &usage{fmt.Sprintf("unknown command %q", name), "sandboxrun --help"}
+	if near := cli.SuggestCommand(c.App.Commands, name); near != "" {
+		u.hint = fmt.Sprintf("did you mean %q? sandboxrun --help lists the commands", near)
+	}
+	return u
+}
+
+// before sets the log up: ours and libcontainer's.
+func (p *program) before(c *cli.Context) error {
+	level, err := logrus.ParseLevel(c.String("log-level"))
+	if err != nil {
+		return &usage{fmt.Sprintf("--log-level %q: %v", c.String("log-level"), err), "error, warn, info or debug"}
+	}
+	if c.Bool("debug") {
+		level = logrus.DebugLevel
+	}
+	logrus.SetLevel(level)
+	var w io.Writer = p.err
+	if path := c.String("log"); path != "" {
+		f, err := os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+		if err != nil {
+			return fmt.Errorf("open log: %w", err)
+		}
+		w = f
+	}
+	logrus.SetOutput(w)
+	switch c.String("log-format") {
+	case "text":
+	case "json":
+		logrus.SetFormatter(&logrus.JSONFormatter{})
+	default:
+		return &usage{fmt.Sprintf("--log-format %q is unknown", c.String("log-format")), "text or json"}
+	}
+	return nil
+}
+
+// store opens the state directory.
+func (p *program) store(c *cli.Context) (*container.Store, error) {
+	dir := c.String("root")
+	if dir == "" {
+		dir = p.env["SANDBOXRUN_ROOT"]
+	}
+	return container.OpenStore(container.StorePath(dir, p.env["XDG_RUNTIME_DIR"], os.Geteuid()))
+}
+
+// oneID is the only argument of many commands.
+func oneID(c *cli.Context) (string, error) {
+	switch c.NArg() {
+	case 0:
+		return "", &usage{"the sandbox's id is missing", helpHint(c)}
+	case 1:
+		return c.Args().First(), nil
+	}
+	return "", &usage{fmt.Sprintf("unexpected argument %q", c.Args().Get(1)), helpHint(c)}
+}

@@ -1,0 +1,119 @@
+package cli
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/sandboxrun/sandboxrun/container"
+	"github.com/sandboxrun/sandboxrun/rootfs"
+	"github.com/sandboxrun/sandboxrun/spec"
+)
+
+// Exit statuses of our own. The others are the program's.
+const (
+	exitLauncher      = 125
+	exitNotExecutable = 126
+	exitNotFound      = 127
+	exitSignal        = 128 // plus the signal's number
+)
+
+// exitStatus is the only table of what an error makes the command exit with.
+func exitStatus(code string) int {
+	switch code {
+	case container.CodeNotFound, container.CodeInterpreter:
+		return exitNotFound
+	case container.CodeNotExecutable, container.CodeRelativeInterp:
+		return exitNotExecutable
+	}
+	return exitLauncher
+}
+
+// said is an error as the user sees it.
+type said struct{ code, message, hint string }
+
+func describe(err error) said {
+	var (
+		u  *usage
+		ce *container.Error
+		se *spec.Error
+		re *rootfs.Error
+		pe *spec.PolicyError
+	)
+	switch {
+	case errors.As(err, &u):
+		return said{"usage", u.message, u.hint}
+	case errors.As(err, &ce):
+		return said{ce.Code, err.Error(), ce.Hint}
+	case errors.As(err, &se):
+		return said{se.Code, err.Error(), se.Hint}
+	case errors.As(err, &re):
+		return said{re.Code, err.Error(), re.Hint}
+	case errors.As(err, &pe):
+		return describePolicy(pe)
+	}
+	return said{"failed", err.Error(), ""}
+}
+
+func describePolicy(pe *spec.PolicyError) said {
+	s := said{code: "policy_invalid", message: pe.Error()}
+	for _, problem := range pe.Problems {
+		if problem.Hint != "" {
+			s.hint = problem.Hint
+			break
+		}
+	}
+	return s
+}
+
+// report tells the user of an error, on standard error and, where a result was asked for, as one.
+func (p *program) report(err error) int {
+	s := describe(err)
+	status := exitStatus(s.code)
+	p.complain(s)
+	if p.jsonResult && !p.resultWasGiven {
+		finding := container.FindingUnavailable
+		p.printJSON(&container.Result{
+			Outcome: container.NotStarted, Finding: &finding, ExitCode: status, Encoding: "utf-8",
+			Error: &container.ResultError{Code: s.code, Message: s.message, Hint: s.hint},
+		})
+	}
+	return status
+}
+
+func (p *program) complain(s said) {
+	red, off := p.colour("\x1b[1;31m"), p.colour("\x1b[0m")
+	fmt.Fprintf(p.err, "%ssandboxrun: %s:%s %s\n", red, s.code, off, s.message)
+	if s.hint != "" {
+		fmt.Fprintf(p.err, "hint: %s\n", s.hint)
+	}
+}
+
+func (p *program) warn(message string) {
+	yellow, off := p.colour("\x1b[33m"), p.colour("\x1b[0m")
+	fmt.Fprintf(p.err, "%ssandboxrun: warning:%s %s\n", yellow, off, strings.TrimSuffix(message, "\n"))
+}
+
+// colour is an escape sequence where standard error is a terminal that shows colours and the user wants them.
+func (p *program) colour(sequence string) string {
+	if p.env["NO_COLOR"] != "" || p.env["TERM"] == "dumb" || !isTerminal(p.err) {
+		return ""
+	}
+	return sequence
+}
+
+func isTerminal(f *os.File) bool {
+	_, err := unix.IoctlGetTermios(int(f.Fd()), unix.TCGETS)
+	return err == nil
+}
+
+func (p *program) printJSON(v any) {
+	enc := json.NewEncoder(p.out)
+	enc.SetEscapeHTML(false)
+	_ = enc.Encode(v) // a broken standard output has no one to tell
+	p.resultWasGiven = true
+}

@@ -1,0 +1,139 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/sandboxrun/sandboxrun/container"
+	"github.com/sandboxrun/sandboxrun/spec"
+)
+
+func policyFlag() cli.Flag {
+	return &cli.StringFlag{
+		Name: "policy", Aliases: []string{"p"},
+		Usage: "what the program may see: `FILE` (TOML or JSON, - for standard input) or the name of a preset",
+	}
+}
+
+// loadPolicy reads the policy that --policy names. Without one it is the default preset, with the current directory as
+// the writable workspace where workspace says so.
+func (p *program) loadPolicy(name string, workspace bool) (*spec.Policy, error) {
+	in := spec.Input{Env: p.env, Home: p.env["HOME"], ReadFile: os.ReadFile, Cwd: p.cwd}
+	switch {
+	case name == "" && workspace:
+		if p.cwdErr != nil {
+			return nil, &usage{
+				"the current directory does not exist any more",
+				"change to another directory, or give a policy with --policy",
+			}
+		}
+		return spec.Load(spec.DefaultPolicy(p.cwd))
+	case name == "":
+		name = "default"
+	}
+	if err := readPolicy(&in, name, p.in); err != nil {
+		return nil, err
+	}
+	return spec.Load(in)
+}
+
+func readPolicy(in *spec.Input, name string, stdin io.Reader) error {
+	if name == "-" {
+		data, err := io.ReadAll(stdin)
+		in.Name, in.Data = "standard input", data
+		if err != nil {
+			return fmt.Errorf("read policy from standard input: %w", err)
+		}
+		return nil
+	}
+	data, err := os.ReadFile(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		if preset, ok := spec.Preset(name); ok {
+			in.Name, in.Data, in.Dir = "preset "+name, preset, "/"
+			return nil
+		}
+		return &usage{fmt.Sprintf("there is no policy file or preset %q", name), "sandboxrun policy presets"}
+	}
+	if err != nil {
+		return fmt.Errorf("read policy: %w", err)
+	}
+	abs, err := filepath.Abs(name)
+	if err != nil {
+		return fmt.Errorf("read policy: %w", err)
+	}
+	in.Name, in.Data, in.Dir = name, data, filepath.Dir(abs)
+	return nil
+}
+
+// plan reads a policy and decides.
+func (p *program) plan(name string, workspace bool) (*spec.Plan, error) {
+	policy, err := p.loadPolicy(name, workspace)
+	if err != nil {
+		return nil, err
+	}
+	host, err := container.Probe()
+	if err != nil {
+		return nil, err
+	}
+	plan, err := spec.Resolve(policy, host)
+	if err != nil {
+		return nil, err
+	}
+	for _, w := range plan.Warnings {
+		p.warn(w)
+	}
+	return plan, nil
+}
+
+func (p *program) policyCommand() *cli.Command {
+	return &cli.Command{
+		Name: "policy", Usage: "check a policy, or show what one can say",
+		Subcommands: []*cli.Command{
+			{
+				Name: "check", Usage: "say whether a policy is valid on this machine", ArgsUsage: "FILE",
+				Action: func(c *cli.Context) error {
+					if c.NArg() != 1 {
+						return &usage{"name one policy file", "sandboxrun policy check FILE"}
+					}
+					if _, err := p.plan(c.Args().First(), false); err != nil {
+						return err
+					}
+					fmt.Fprintf(p.out, "%s: valid\n", c.Args().First())
+					return nil
+				},
+			},
+			{
+				Name: "schema", Usage: "print the JSON Schema of policies",
+				Action: func(*cli.Context) error {
+					_, err := p.out.Write(spec.Schema())
+					return err
+				},
+			},
+			{
+				Name: "presets", Usage: "list the built-in policies, or print one", ArgsUsage: "[NAME]",
+				Action: p.presets,
+			},
+		},
+	}
+}
+
+func (p *program) presets(c *cli.Context) error {
+	if c.NArg() == 0 {
+		for _, name := range spec.Presets() {
+			fmt.Fprintln(p.out, name)
+		}
+		return nil
+	}
+	text, ok := spec.Preset(c.Args().First())
+	if !ok {
+		return &usage{fmt.Sprintf("there is no preset %q", c.Args().First()), "sandboxrun policy presets"}
+	}
+	_, err := p.out.Write(text)
+	return err
+}

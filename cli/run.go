@@ -1,0 +1,86 @@
+package cli
+
+import (
+	"crypto/rand"
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/sandboxrun/sandboxrun/container"
+)
+
+func execFlags() []cli.Flag {
+	return []cli.Flag{
+		&cli.BoolFlag{Name: "json", Usage: "print the result as one JSON object, with the output in it"},
+		&cli.StringFlag{Name: "timeout", Usage: "end the program and all that it started after `DURATION` (1m30s; a bare number is seconds)"},
+		&cli.StringSliceFlag{Name: "env", Aliases: []string{"e"}, Usage: "set a variable: `NAME=VALUE`, or NAME to take the caller's"},
+		&cli.BoolFlag{Name: "tty", Aliases: []string{"t"}, Usage: "give the program a terminal of its own"},
+		&cli.StringFlag{Name: "view", Hidden: true},
+	}
+}
+
+// later are flags of the command line's contract whose work is still to be done. They are refused, never ignored.
+func later() []string { return []string{"view", "record", "detach", "translate", "read"} }
+
+func refuseLater(c *cli.Context) error {
+	for _, name := range later() {
+		if c.IsSet(name) {
+			return &usage{fmt.Sprintf("--%s is not supported yet", name), "leave it out"}
+		}
+	}
+	return nil
+}
+
+func (p *program) runCommand() *cli.Command {
+	return &cli.Command{
+		Name: "run", Usage: "run one program in a sandbox of its own", ArgsUsage: "[--] CMD [ARG...]",
+		Description: "Builds a sandbox, runs the program in it and removes the sandbox. Standard input and signals are passed on.\n" +
+			"Without --policy the program sees the system's programs and libraries, and may write in the current directory.",
+		Flags: append(append([]cli.Flag{policyFlag()}, execFlags()...), &cli.StringFlag{Name: "record", Hidden: true}),
+		Action: func(c *cli.Context) error {
+			p.jsonResult = c.Bool("json")
+			return p.run(c)
+		},
+	}
+}
+
+func (p *program) run(c *cli.Context) error {
+	if err := refuseLater(c); err != nil {
+		return err
+	}
+	signals := p.catchSignals()
+	defer signals.stop()
+	req, err := p.request(c, c.Args().Slice())
+	if err != nil {
+		return err
+	}
+	if !p.jsonResult {
+		req.Stdin = p.in
+		if isTerminal(p.in) && isTerminal(p.out) {
+			req.Tty = terminalSize(p.in)
+		}
+	}
+	plan, err := p.plan(c.String("policy"), true)
+	if err != nil {
+		return err
+	}
+	store, err := p.store(c)
+	if err != nil {
+		return err
+	}
+	defer store.Close()
+	if _, err := store.Sweep(); err != nil {
+		return err
+	}
+	sb, err := store.Create("run-"+strings.ToLower(rand.Text()), plan, &container.Owner{PID: os.Getpid()})
+	if err != nil {
+		return err
+	}
+	err = p.execute(sb, req, signals)
+	if derr := sb.Delete(); err == nil {
+		err = derr
+	}
+	return err
+}

@@ -1,0 +1,273 @@
+package cli
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/urfave/cli/v2"
+	"golang.org/x/sys/unix"
+
+	"github.com/sandboxrun/sandboxrun/container"
+)
+
+func (p *program) createCommand() *cli.Command {
+	return &cli.Command{
+		Name: "create", Usage: "build a sandbox and leave it ready for exec", ArgsUsage: "ID",
+		Flags: []cli.Flag{
+			policyFlag(),
+			&cli.StringFlag{
+				Name: "owner", Usage: "`PID` of the process with which the sandbox ends, or none " +
+					"(default: the program that called this command; wrappers such as timeout are passed over)",
+			},
+			&cli.StringFlag{Name: "record", Hidden: true},
+		},
+		Action: p.create,
+	}
+}
+
+func (p *program) create(c *cli.Context) error {
+	id, err := oneID(c)
+	if err == nil {
+		err = refuseLater(c)
+	}
+	if err == nil {
+		err = container.CheckID(id)
+	}
+	if err != nil {
+		return err
+	}
+	owner, err := p.owner(c)
+	if err != nil {
+		return err
+	}
+	plan, err := p.plan(c.String("policy"), false)
+	if err != nil {
+		return err
+	}
+	store, err := p.store(c)
+	if err != nil {
+		return err
+	}
+	defer store.Close()
+	if _, err := store.Sweep(); err != nil {
+		return err
+	}
+	sb, err := store.Create(id, plan, owner)
+	if err != nil {
+		return err
+	}
+	sb.Close()
+	return nil
+}
+
+func (p *program) owner(c *cli.Context) (*container.Owner, error) {
+	switch text := c.String("owner"); text {
+	case "":
+		return container.FindOwner(p.args), nil
+	case "none":
+		return nil, nil
+	default:
+		pid, err := strconv.Atoi(text)
+		if err != nil || pid <= 0 {
+			return nil, &usage{fmt.Sprintf("--owner %q is no process number", text), "a PID, or none"}
+		}
+		return &container.Owner{PID: pid}, nil
+	}
+}
+
+func (p *program) deleteCommand() *cli.Command {
+	return &cli.Command{
+		Name: "delete", Usage: "end a sandbox with everything in it and remove it", ArgsUsage: "ID",
+		Flags: []cli.Flag{
+			&cli.BoolFlag{Name: "force", Aliases: []string{"f"}, Usage: "it is no error if there is none"},
+		},
+		Action: func(c *cli.Context) error {
+			id, err := oneID(c)
+			if err != nil {
+				return err
+			}
+			return p.withStore(c, func(s *container.Store) error {
+				err := s.Delete(id)
+				if c.Bool("force") && describe(err).code == "not_found" {
+					return nil
+				}
+				return err
+			})
+		},
+	}
+}
+
+func (p *program) withStore(c *cli.Context, use func(*container.Store) error) error {
+	store, err := p.store(c)
+	if err != nil {
+		return err
+	}
+	defer store.Close()
+	return use(store)
+}
+
+func (p *program) withSandbox(c *cli.Context, id string, use func(*container.Sandbox) error) error {
+	return p.withStore(c, func(s *container.Store) error {
+		sb, err := s.Open(id)
+		if err != nil {
+			return err
+		}
+		defer sb.Close()
+		return use(sb)
+	})
+}
+
+func jsonFlag() cli.Flag { return &cli.BoolFlag{Name: "json", Usage: "print JSON"} }
+
+func (p *program) listCommand() *cli.Command {
+	return &cli.Command{
+		Name: "list", Usage: "list your sandboxes", Flags: []cli.Flag{jsonFlag()},
+		Action: func(c *cli.Context) error {
+			return p.withStore(c, func(s *container.Store) error {
+				list, err := s.List()
+				if err != nil {
+					return err
+				}
+				if c.Bool("json") {
+					p.printJSON(list)
+					return nil
+				}
+				p.table("ID\tSTATUS\tPID\tAGE\tOWNER\tPOLICY", list)
+				return nil
+			})
+		},
+	}
+}
+
+func (p *program) table(head string, list []container.Info) {
+	w := tabwriter.NewWriter(p.out, 0, 8, 2, ' ', 0)
+	fmt.Fprintln(w, head)
+	for _, i := range list {
+		owner, age := "-", "-"
+		if i.Owner != nil {
+			owner = fmt.Sprintf("%d (%s)", i.Owner.PID, i.Owner.Name)
+		}
+		if !i.Created.IsZero() {
+			age = time.Since(i.Created).Round(time.Second).String()
+		}
+		fmt.Fprintf(w, "%s\t%s\t%d\t%s\t%s\t%s\n", i.ID, i.Status, i.PID, age, owner, i.Policy)
+	}
+	_ = w.Flush()
+}
+
+func (p *program) stateCommand() *cli.Command {
+	return &cli.Command{
+		Name: "state", Usage: "print what is known of a sandbox as JSON", ArgsUsage: "ID",
+		Action: func(c *cli.Context) error {
+			id, err := oneID(c)
+			if err != nil {
+				return err
+			}
+			return p.withStore(c, func(s *container.Store) error {
+				state, err := s.Describe(id)
+				if err != nil {
+					return err
+				}
+				p.printJSON(state)
+				return nil
+			})
+		},
+	}
+}
+
+func (p *program) psCommand() *cli.Command {
+	return &cli.Command{
+		Name: "ps", Usage: "list the processes of the programs in a sandbox", ArgsUsage: "ID", Flags: []cli.Flag{jsonFlag()},
+		Action: func(c *cli.Context) error {
+			id, err := oneID(c)
+			if err != nil {
+				return err
+			}
+			return p.withSandbox(c, id, func(sb *container.Sandbox) error {
+				list, err := sb.Processes()
+				if err != nil {
+					return err
+				}
+				if c.Bool("json") {
+					p.printJSON(list)
+					return nil
+				}
+				w := tabwriter.NewWriter(p.out, 0, 8, 2, ' ', 0)
+				fmt.Fprintln(w, "PID\tPPID\tINSIDE\tSTATE\tCOMMAND")
+				for _, i := range list {
+					fmt.Fprintf(w, "%d\t%d\t%d\t%s\t%s\n", i.PID, i.PPID, i.Inside, i.State, printable(i.Command))
+				}
+				return w.Flush()
+			})
+		},
+	}
+}
+
+// printable keeps what a program calls itself from steering the user's terminal.
+func printable(s string) string {
+	return strings.Map(func(r rune) rune {
+		if strconv.IsPrint(r) {
+			return r
+		}
+		return '?'
+	}, s)
+}
+
+func (p *program) killCommand() *cli.Command {
+	return &cli.Command{
+		Name: "kill", Usage: "send a signal to the programs that run in a sandbox", ArgsUsage: "ID [SIGNAL]",
+		Description: "Each exec's program gets the signal: a name or a number, TERM if there is none. What a program has started ends\n" +
+			"with it. The sandbox stays; delete ends it.",
+		Action: func(c *cli.Context) error {
+			if c.NArg() < 1 || c.NArg() > 2 {
+				return &usage{"name a sandbox and a signal", helpHint(c)}
+			}
+			sig, err := parseSignal(c.Args().Get(1))
+			if err != nil {
+				return err
+			}
+			return p.withSandbox(c, c.Args().First(), func(sb *container.Sandbox) error {
+				n, err := sb.Kill(sig)
+				if err == nil && n == 0 {
+					p.warn("no program runs in the sandbox")
+				}
+				return err
+			})
+		},
+	}
+}
+
+func parseSignal(text string) (unix.Signal, error) {
+	if text == "" {
+		return unix.SIGTERM, nil
+	}
+	if n, err := strconv.Atoi(text); err == nil && n >= 0 && n <= 64 {
+		return unix.Signal(n), nil
+	}
+	name := strings.ToUpper(text)
+	if !strings.HasPrefix(name, "SIG") {
+		name = "SIG" + name
+	}
+	if sig := unix.SignalNum(name); sig != 0 {
+		return sig, nil
+	}
+	return 0, &usage{fmt.Sprintf("unknown signal %q", text), "a name such as TERM, or a number"}
+}
+
+func (p *program) sweepCommand() *cli.Command {
+	return &cli.Command{
+		Name: "sweep", Usage: "remove what sandboxes have left whose owner is dead",
+		Action: func(c *cli.Context) error {
+			return p.withStore(c, func(s *container.Store) error {
+				swept, err := s.Sweep()
+				for _, id := range swept {
+					fmt.Fprintln(p.out, id)
+				}
+				return err
+			})
+		},
+	}
+}

@@ -1,0 +1,89 @@
+package cli
+
+import (
+	"os"
+	"os/signal"
+	"sync"
+
+	"github.com/containerd/console"
+	"golang.org/x/sys/unix"
+
+	"github.com/sandboxrun/sandboxrun/container"
+)
+
+// ignoreBrokenPipes lets a write to a closed standard output fail, instead of ending us: the sandbox must be removed,
+// and the program hears of it itself.
+func ignoreBrokenPipes() { signal.Ignore(unix.SIGPIPE) }
+
+// signals are caught from the start, so that one that comes while the sandbox is built reaches the program too.
+type signals struct {
+	ch   chan os.Signal
+	done chan struct{}
+	once sync.Once
+}
+
+// catchSignals leaves those alone that the caller wants ignored: a program under nohup stays under nohup.
+func (p *program) catchSignals() *signals {
+	s := &signals{ch: make(chan os.Signal, 16), done: make(chan struct{})}
+	for _, sig := range []os.Signal{
+		unix.SIGTERM, unix.SIGINT, unix.SIGHUP, unix.SIGQUIT, unix.SIGUSR1, unix.SIGUSR2, unix.SIGALRM, unix.SIGCONT, unix.SIGWINCH,
+	} {
+		if !signal.Ignored(sig) {
+			signal.Notify(s.ch, sig)
+		}
+	}
+	return s
+}
+
+func (s *signals) stop() {
+	s.once.Do(func() {
+		signal.Stop(s.ch)
+		close(s.done)
+	})
+}
+
+// forward passes signals to the program until stop.
+func (s *signals) forward(r *container.Running, terminal *os.File) {
+	go func() {
+		for {
+			select {
+			case <-s.done:
+				return
+			case sig := <-s.ch:
+				if sig == unix.SIGWINCH {
+					if size := terminalSize(terminal); r.HasTerminal() && size != nil {
+						_ = r.Resize(*size)
+					}
+					continue
+				}
+				_ = r.Signal(sig.(unix.Signal)) // the program may have ended
+			}
+		}
+	}()
+}
+
+// terminalSize is the size of the caller's terminal, or a usual one.
+func terminalSize(f *os.File) *container.Size {
+	ws, err := unix.IoctlGetWinsize(int(f.Fd()), unix.TIOCGWINSZ)
+	if err != nil || ws.Row == 0 || ws.Col == 0 {
+		return &container.Size{Rows: 24, Cols: 80}
+	}
+	return &container.Size{Rows: ws.Row, Cols: ws.Col}
+}
+
+// rawTerminal makes the caller's terminal pass every key on, where the program gets a terminal of its own. The returned
+// function puts it back.
+func (p *program) rawTerminal(req container.Request) (func(), error) {
+	if req.Tty == nil || req.Stdin == nil || !isTerminal(p.in) {
+		return func() {}, nil
+	}
+	term, err := console.ConsoleFromFile(p.in)
+	if err != nil {
+		return nil, err
+	}
+	if err := term.SetRaw(); err != nil {
+		return nil, err
+	}
+	var once sync.Once
+	return func() { once.Do(func() { _ = term.Reset() }) }, nil
+}

@@ -1,0 +1,99 @@
+package container
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/sandboxrun/sandboxrun/rootfs"
+	"github.com/sandboxrun/sandboxrun/spec"
+)
+
+// WriteBundle makes what a Plan's mounts need in the directory dir, which must exist: the sandbox's own root with its
+// mount points, the masks and the generated files. With config it also writes config.json, and the directory is a bundle
+// that any OCI runtime starts.
+func WriteBundle(dir *os.Root, plan *spec.Plan, config bool) error {
+	for _, d := range []string{spec.RootDir, "masks", spec.GeneratedDir} {
+		if err := dir.Mkdir(d, 0o755); err != nil {
+			return bundleError(err)
+		}
+	}
+	// Nobody can open a mask: not by its mode, nor can anybody change that through a read-only mount.
+	if err := dir.Mkdir(spec.MaskDir, 0o000); err != nil {
+		return bundleError(err)
+	}
+	if err := writeNew(dir, spec.MaskFile, "", 0o000); err != nil {
+		return err
+	}
+	for _, e := range plan.View.Entries {
+		if err := writeEntry(dir, e); err != nil {
+			return err
+		}
+	}
+	for i, m := range plan.View.Mounts {
+		if m.Kind == rootfs.MountBind && m.Source == "" {
+			if err := writeNew(dir, spec.GeneratedFile(i), m.Content, 0o444); err != nil {
+				return err
+			}
+		}
+	}
+	if !config {
+		return nil
+	}
+	data, err := json.MarshalIndent(plan.Spec, "", "  ")
+	if err != nil {
+		return bundleError(err)
+	}
+	return writeNew(dir, "config.json", string(data)+"\n", 0o644)
+}
+
+func bundleError(err error) error {
+	return fail("state_unusable", "is the disk full? another place: --root DIR", "write bundle: %w", err)
+}
+
+func writeEntry(dir *os.Root, e rootfs.Entry) error {
+	path := filepath.Join(spec.RootDir, e.Path)
+	var err error
+	switch e.Kind {
+	case rootfs.EntryDir:
+		err = dir.Mkdir(path, 0o755)
+	case rootfs.EntrySymlink:
+		err = dir.Symlink(e.Content, path)
+	case rootfs.EntryFile:
+		return writeNew(dir, path, e.Content, os.FileMode(e.Mode))
+	default:
+		err = fmt.Errorf("entry %q: unknown kind %q", e.Path, e.Kind)
+	}
+	if err != nil {
+		return bundleError(err)
+	}
+	return nil
+}
+
+// writeNew makes a file. Its mode is set apart from its making: the caller's umask may be anything (opencontainers/runc#1359).
+func writeNew(dir *os.Root, path, content string, mode os.FileMode) error {
+	f, err := dir.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+	if err != nil {
+		return bundleError(err)
+	}
+	if _, err = f.WriteString(content); err == nil {
+		err = f.Chmod(mode)
+	}
+	if cerr := f.Close(); err == nil {
+		err = cerr
+	}
+	if err != nil {
+		return bundleError(err)
+	}
+	return nil
+}
+
+// absolute resolves the sources of mounts that a Plan names relative to its bundle.
+func absolute(bundle, source string) string {
+	if strings.HasPrefix(source, "/") {
+		return source
+	}
+	return filepath.Join(bundle, source)
+}

@@ -1,0 +1,84 @@
+package container
+
+import (
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"os"
+	"path/filepath"
+
+	"github.com/opencontainers/cgroups"
+	"github.com/opencontainers/cgroups/manager"
+	"golang.org/x/sys/unix"
+)
+
+// Delete ends every process of a sandbox and removes everything that it had. A sandbox that has died already is
+// removed just so.
+func (s *Store) Delete(id string) error {
+	if err := CheckID(id); err != nil {
+		return err
+	}
+	sb, err := s.Open(id)
+	var e *Error
+	switch {
+	case err == nil:
+		return sb.Delete()
+	case errors.As(err, &e) && e.Code == "sandbox_lost":
+		return s.remove(id)
+	}
+	return err
+}
+
+// Delete ends the sandbox and releases the handle.
+func (sb *Sandbox) Delete() error {
+	defer sb.Close()
+	sb.end()
+	return sb.store.remove(sb.state.ID)
+}
+
+// end kills process 1. The kernel kills everything else in its PID namespace, and the nested ones, before that is gone.
+func (sb *Sandbox) end() {
+	if sb.init == nil {
+		return
+	}
+	_ = unix.PidfdSendSignal(int(sb.init.Fd()), unix.SIGKILL, nil, 0) // it may have ended
+	pidfdWait(sb.init, -1)
+	if sb.child {
+		_ = unix.Waitid(unix.P_PIDFD, int(sb.init.Fd()), nil, unix.WEXITED, nil)
+	}
+}
+
+// discard removes what a failed create has made.
+func (sb *Sandbox) discard() {
+	sb.end()
+	sb.Close()
+	_ = sb.store.remove(sb.state.ID)
+}
+
+// cgroupName names a sandbox's cgroups. Two stores may each have a sandbox of one id.
+func cgroupName(store, id string) string {
+	h := fnv.New32a()
+	h.Write([]byte(store))
+	return fmt.Sprintf("sandboxrun-%08x-%s", h.Sum32(), id)
+}
+
+// removeCgroups removes the cgroups that libcontainer made for a sandbox. Nothing is in them any more.
+func removeCgroups(s *Store, id string) {
+	name := cgroupName(s.path, id)
+	st, err := s.load(id)
+	if err != nil { // its creator died before it could write down what it had made
+		m, err := manager.New(&cgroups.Cgroup{Name: name, Rootless: true, Resources: &cgroups.Resources{SkipDevices: true}})
+		if err == nil {
+			_ = m.Destroy()
+		}
+		return
+	}
+	for _, path := range st.Cgroups {
+		if filepath.Base(path) != name {
+			continue
+		}
+		if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
+			_ = cgroups.RemovePath(path) // it retries
+		}
+	}
+}

@@ -1,0 +1,19 @@
+// Package container acts: it turns a spec.Plan into a running sandbox and runs programs in it. It is the only importer
+// of libcontainer.
+package container
+
+import (
+	"os"
+
+	_ "github.com/opencontainers/cgroups/devices" // libcontainer needs it to have been imported
+	"github.com/opencontainers/runc/libcontainer"
+	_ "github.com/opencontainers/runc/libcontainer/nsenter" // joins namespaces before the Go runtime starts
+)
+
+// init answers libcontainer, which starts this very binary again, as "init", to build a sandbox from within. It has to
+// be here: nothing of ours may run before in that process. The environment tells it from a user who types "init".
+func init() { //nolint:gochecknoinits // see above
+	if len(os.Args) > 1 && os.Args[1] == "init" && os.Getenv("_LIBCONTAINER_INITPIPE") != "" { //nolint:forbidigo // libcontainer's own variable
+		libcontainer.Init()
+	}
+}

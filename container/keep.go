@@ -1,0 +1,104 @@
+package container
+
+import (
+	"fmt"
+	"io"
+	"sync"
+	"unicode/utf8"
+)
+
+// DefaultOutput is how many bytes of each stream are kept where the policy does not say.
+const DefaultOutput = 4 << 20
+
+// keeper keeps the beginning and the end of a stream, in bounded memory, and counts it all.
+type keeper struct {
+	mu    sync.Mutex
+	limit int
+	head  []byte
+	tail  []byte // a ring once it is full
+	next  int    // where the ring goes on
+	total int64
+}
+
+func newKeeper(limit int64) *keeper { return &keeper{limit: int(limit)} }
+
+// Write never fails and never keeps more than the limit.
+func (k *keeper) Write(p []byte) (int, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	n := len(p)
+	k.total += int64(n)
+	if room := k.limit/2 - len(k.head); room > 0 {
+		take := min(room, len(p))
+		k.head = append(k.head, p[:take]...)
+		p = p[take:]
+	}
+	size := k.limit - k.limit/2
+	if len(p) > size {
+		p = p[len(p)-size:]
+		k.next = 0
+		k.tail = k.tail[:0]
+	}
+	for len(p) > 0 {
+		if len(k.tail) < size {
+			take := min(size-len(k.tail), len(p))
+			k.tail = append(k.tail, p[:take]...)
+			p = p[take:]
+			continue
+		}
+		n := copy(k.tail[k.next:], p)
+		p = p[n:]
+		k.next = (k.next + n) % size
+	}
+	return n, nil
+}
+
+// content is what was kept, and whether something is missing from it. What is missing is said in its place; neither
+// part then ends or begins inside a character.
+func (k *keeper) content() ([]byte, bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	tail := append(append([]byte(nil), k.tail[k.next:]...), k.tail[:k.next]...)
+	missing := k.total - int64(len(k.head)) - int64(len(tail))
+	if missing <= 0 {
+		return append(append([]byte(nil), k.head...), tail...), false
+	}
+	head := k.head[:len(k.head)-partialEnd(k.head)]
+	tail = tail[partialStart(tail):]
+	out := append([]byte(nil), head...)
+	out = fmt.Appendf(out, "\n[... %d bytes left out ...]\n", k.total-int64(len(head))-int64(len(tail)))
+	return append(out, tail...), true
+}
+
+// partialEnd counts the bytes at the end that begin a character and do not finish it.
+func partialEnd(b []byte) int {
+	for n := 1; n <= min(utf8.UTFMax-1, len(b)); n++ {
+		c := b[len(b)-n]
+		if utf8.RuneStart(c) {
+			if c >= utf8.RuneSelf && !utf8.FullRune(b[len(b)-n:]) {
+				return n
+			}
+			return 0
+		}
+	}
+	return 0
+}
+
+// partialStart counts the bytes at the start that go on with a character.
+func partialStart(b []byte) int {
+	n := 0
+	for n < min(utf8.UTFMax-1, len(b)) && !utf8.RuneStart(b[n]) {
+		n++
+	}
+	if n == utf8.UTFMax-1 && n < len(b) && !utf8.RuneStart(b[n]) {
+		return 0 // no text at all
+	}
+	return n
+}
+
+// pump copies a stream to its end. Once the writer fails, src is closed, so that whoever writes to it hears of it as it
+// would without us: by SIGPIPE.
+func pump(dst io.Writer, src io.ReadCloser) {
+	_, _ = io.Copy(dst, src)
+	src.Close()
+}

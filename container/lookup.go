@@ -1,0 +1,199 @@
+package container
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"os"
+	"path"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// Codes of a program that cannot be started. The command's exit status follows from them.
+const (
+	CodeNotFound       = "program_not_found"
+	CodeNotExecutable  = "program_not_executable"
+	CodeInterpreter    = "interpreter_missing"
+	CodeRelativeInterp = "interpreter_relative"
+	CodeCwd            = "cwd_missing"
+)
+
+// maxInterpreters is how many scripts the kernel follows one from another.
+const maxInterpreters = 5
+
+// inside looks at the files of a sandbox as its programs see them. Every path is resolved by the kernel below the
+// sandbox's root, and magic links are not followed, so nothing that a program has made can lead outside.
+type inside struct{ root int }
+
+func (in inside) open(name string, flags uint64) (*os.File, error) {
+	if flags&unix.O_PATH == 0 {
+		flags |= unix.O_NOCTTY
+	}
+	how := unix.OpenHow{
+		Flags:   flags | unix.O_CLOEXEC,
+		Resolve: unix.RESOLVE_IN_ROOT | unix.RESOLVE_NO_MAGICLINKS,
+	}
+	for {
+		fd, err := unix.Openat2(in.root, name, &how)
+		if errors.Is(err, unix.EINTR) || errors.Is(err, unix.EAGAIN) { // EAGAIN: a rename raced with "..", see openat2(2)
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		return os.NewFile(uintptr(fd), name), nil
+	}
+}
+
+// inside opens the sandbox's root. The caller closes it.
+func (sb *Sandbox) inside() (inside, error) {
+	fd, err := unix.Openat(int(sb.proc.Fd()), "root", unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return inside{}, fail("sandbox_lost", "", "open the root of sandbox %q: %w", sb.state.ID, err)
+	}
+	return inside{fd}, nil
+}
+
+// findProgram finds what a command names: a path, or a name that is looked for in PATH. It also makes sure that what
+// the program needs to be loaded by is there, since the kernel would only say that the program is not.
+func (in inside) findProgram(name, dir, pathVar string) (string, error) {
+	if name == "" {
+		return "", fail(CodeNotFound, "", "the command's name is empty")
+	}
+	candidates := []string{name}
+	if !strings.Contains(name, "/") {
+		candidates = candidates[:0]
+		for _, d := range strings.Split(pathVar, ":") {
+			if strings.HasPrefix(d, "/") { // a relative one would let the working directory decide what runs
+				candidates = append(candidates, path.Join(d, name))
+			}
+		}
+	} else if !strings.HasPrefix(name, "/") {
+		candidates[0] = path.Join(dir, name)
+	}
+	var found error
+	for _, c := range candidates {
+		err := in.executable(c)
+		if err == nil {
+			return c, in.loadable(c, dir)
+		}
+		if found == nil || errors.Is(err, unix.EACCES) {
+			found = err
+		}
+	}
+	switch {
+	case errors.Is(found, unix.EACCES):
+		return "", fail(CodeNotExecutable, "it needs the x permission and must be a regular file: chmod +x",
+			"%q cannot be executed: %w", name, found)
+	case found == nil, errors.Is(found, unix.ENOENT), errors.Is(found, unix.ENOTDIR), errors.Is(found, unix.ELOOP),
+		errors.Is(found, unix.ENAMETOOLONG):
+		return "", fail(CodeNotFound, "only what the policy shows is there: grant it with files.read, or give a path",
+			"%q is not in the sandbox", name)
+	}
+	return "", fmt.Errorf("look for %q in the sandbox: %w", name, found)
+}
+
+// executable says whether a file can be executed at all; whether this program may, the kernel decides.
+func (in inside) executable(name string) error {
+	f, err := in.open(name, unix.O_PATH)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	if !info.Mode().IsRegular() || info.Mode().Perm()&0o111 == 0 {
+		return unix.EACCES
+	}
+	return nil
+}
+
+// loadable follows a program to its interpreters: of a script the one behind "#!", of a dynamic program the ELF loader.
+func (in inside) loadable(name, dir string) error {
+	for range maxInterpreters {
+		interp := in.interpreter(name)
+		if interp == "" {
+			return nil
+		}
+		if !strings.HasPrefix(interp, "/") {
+			return fail(CodeRelativeInterp, "what it means would depend on the working directory; give it an absolute path",
+				"%q asks for the interpreter %q, which is not an absolute path", name, interp)
+		}
+		if err := in.executable(interp); err != nil {
+			return fail(CodeInterpreter, "grant it with files.read", "%q needs the interpreter %q: %w", name, interp, err)
+		}
+		name = interp
+	}
+	return nil
+}
+
+const headSize = 4096
+
+// interpreter is what a file says that it must be loaded by; empty if nothing, or if the file cannot be read.
+func (in inside) interpreter(name string) string {
+	f, err := in.open(name, unix.O_RDONLY|unix.O_NONBLOCK) // it is a regular file; if it no longer is, this does not block
+	if err != nil {
+		return ""
+	}
+	defer f.Close()
+	head := make([]byte, headSize)
+	n, err := f.ReadAt(head, 0)
+	if n == 0 && err != nil {
+		return ""
+	}
+	head = head[:n]
+	if rest, ok := bytes.CutPrefix(head, []byte("#!")); ok {
+		line, _, _ := bytes.Cut(rest, []byte("\n"))
+		fields := bytes.FieldsFunc(line, func(r rune) bool { return r == ' ' || r == '\t' })
+		if len(fields) == 0 {
+			return ""
+		}
+		return string(fields[0])
+	}
+	if bytes.HasPrefix(head, []byte("\x7fELF\x02\x01")) { // 64 bits, little-endian: what this binary runs on
+		return elfInterpreter(f, head)
+	}
+	return ""
+}
+
+// elfInterpreter reads the PT_INTERP segment. The file may be anything, so every number in it is checked.
+func elfInterpreter(f *os.File, head []byte) string {
+	const (
+		headerSize, entrySize = 64, 56
+		ptInterp              = 3
+		longest               = 4096
+	)
+	if len(head) < headerSize {
+		return ""
+	}
+	le := binary.LittleEndian
+	offset, count := le.Uint64(head[32:]), int(le.Uint16(head[56:]))
+	if le.Uint16(head[54:]) != entrySize || offset > 1<<40 {
+		return ""
+	}
+	table := make([]byte, count*entrySize)
+	if _, err := f.ReadAt(table, int64(offset)); err != nil {
+		return ""
+	}
+	for ; len(table) >= entrySize; table = table[entrySize:] {
+		if le.Uint32(table) != ptInterp {
+			continue
+		}
+		at, size := le.Uint64(table[8:]), le.Uint64(table[32:])
+		if at > 1<<40 || size == 0 || size > longest {
+			return ""
+		}
+		text := make([]byte, size)
+		if _, err := f.ReadAt(text, int64(at)); err != nil {
+			return ""
+		}
+		interp, _, _ := bytes.Cut(text, []byte{0})
+		return string(interp)
+	}
+	return ""
+}

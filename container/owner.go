@@ -1,0 +1,101 @@
+package container
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// Owner is the process that a sandbox belongs to, and ends with.
+type Owner struct {
+	PID  int    `json:"pid"`
+	Name string `json:"name"`
+}
+
+// FindOwner is the process that called this command. What only ran it on that process' behalf is passed over, or a
+// sandbox would end with the very command line that made it:
+//   - a wrapper, such as timeout, whose own arguments end with this command's;
+//   - a copy that a program forked of itself and that has not executed anything else, such as a shell's ( … ).
+//
+// It is nil where that is process 1, which never ends.
+func FindOwner(args []string) *Owner {
+	self := commandLine(os.Getpid())
+	if len(self) == 0 {
+		self = args
+	}
+	pid := os.Getppid()
+	for pid > 1 {
+		up := parent(pid)
+		if up <= 1 || (!wraps(commandLine(pid), self) && !forked(pid, up)) {
+			break
+		}
+		pid = up
+	}
+	if pid <= 1 {
+		return nil
+	}
+	return &Owner{PID: pid, Name: comm(pid)}
+}
+
+func comm(pid int) string {
+	data, _ := os.ReadFile(fmt.Sprintf("/proc/%d/comm", pid))
+	return strings.TrimSpace(string(data))
+}
+
+func parent(pid int) int {
+	fields, err := procStat(pid)
+	if err != nil {
+		return 0
+	}
+	ppid, _ := strconv.Atoi(fields[1])
+	return ppid
+}
+
+func commandLine(pid int) []string {
+	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
+	data = bytes.TrimSuffix(data, []byte{0})
+	if err != nil || len(data) == 0 {
+		return nil
+	}
+	return strings.Split(string(data), "\x00")
+}
+
+// wraps says whether a command line only adds something before this command: "timeout 60 sandboxrun create x".
+func wraps(outer, self []string) bool {
+	at := len(outer) - len(self)
+	if at < 1 || len(self) == 0 {
+		return false
+	}
+	return filepath.Base(outer[at]) == filepath.Base(self[0]) && slices.Equal(outer[at+1:], self[1:])
+}
+
+// forked says whether a process is a copy of its parent that has executed nothing else since. Another user's processes
+// show no more than their command lines.
+func forked(pid, up int) bool {
+	line := commandLine(pid)
+	if len(line) == 0 || !slices.Equal(line, commandLine(up)) || comm(pid) != comm(up) {
+		return false
+	}
+	exe, err1 := os.Readlink(fmt.Sprintf("/proc/%d/exe", pid))
+	upExe, err2 := os.Readlink(fmt.Sprintf("/proc/%d/exe", up))
+	return err1 != nil || err2 != nil || exe == upExe
+}
+
+// openOwner opens the owner so that its end can be seen, whatever becomes of its pid.
+func openOwner(o *Owner) (*os.File, error) {
+	fd, err := unix.PidfdOpen(o.PID, 0)
+	if err != nil {
+		return nil, fail("owner_gone", "name a process that lives as long as the sandbox should, or none: --owner none",
+			"open owner, process %d: %w", o.PID, err)
+	}
+	if o.Name == "" {
+		o.Name = comm(o.PID)
+	}
+	return os.NewFile(uintptr(fd), "owner"), nil
+}

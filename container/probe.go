@@ -1,0 +1,86 @@
+package container
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"os/user"
+	"runtime"
+	"strconv"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/sandboxrun/sandboxrun/rootfs"
+	"github.com/sandboxrun/sandboxrun/spec"
+)
+
+// Probe finds out what Resolve needs to know of the machine and the caller.
+func Probe() (*spec.Host, error) {
+	tree, err := rootfs.HostTree()
+	if err != nil {
+		return nil, err
+	}
+	kernel, err := kernelVersion()
+	if err != nil {
+		return nil, err
+	}
+	h := &spec.Host{
+		UID: os.Geteuid(), GID: os.Getegid(), Arch: runtime.GOARCH, Kernel: kernel, Tree: tree,
+		User: userName(os.Geteuid()), Group: groupName(os.Getegid()),
+	}
+	h.Root = h.UID == 0
+	h.Setgroups = h.Root && setgroupsAllowed()
+	if data, err := os.ReadFile("/etc/resolv.conf"); err == nil { // it may be a link to nowhere
+		h.Resolv = string(data)
+	}
+	for _, p := range append(spec.HiddenProc(), spec.ReadonlyProc()...) {
+		if _, err := os.Lstat(p); err == nil {
+			h.ProcFiles = append(h.ProcFiles, p)
+		}
+	}
+	return h, nil
+}
+
+// setgroupsAllowed is false for the root of an outer user namespace that was made without privilege.
+func setgroupsAllowed() bool {
+	data, err := os.ReadFile("/proc/self/setgroups")
+	return err == nil && string(bytes.TrimSpace(data)) == "allow"
+}
+
+func kernelVersion() (spec.Kernel, error) {
+	var u unix.Utsname
+	if err := unix.Uname(&u); err != nil {
+		return spec.Kernel{}, fmt.Errorf("read kernel version: %w", err)
+	}
+	var k spec.Kernel
+	release := unix.ByteSliceToString(u.Release[:])
+	if n, _ := fmt.Sscanf(release, "%d.%d", &k.Major, &k.Minor); n != 2 {
+		return k, fmt.Errorf("read kernel version: unknown form %q", release)
+	}
+	return k, nil
+}
+
+// userName finds a name for a uid that may have none (cms-dev/isolate#25).
+func userName(uid int) string {
+	if u, err := user.LookupId(strconv.Itoa(uid)); err == nil && plainName(u.Username) {
+		return u.Username
+	}
+	return "user" + strconv.Itoa(uid)
+}
+
+func groupName(gid int) string {
+	if g, err := user.LookupGroupId(strconv.Itoa(gid)); err == nil && plainName(g.Name) {
+		return g.Name
+	}
+	return "group" + strconv.Itoa(gid)
+}
+
+// plainName keeps names out that would not fit into /etc/passwd or a path.
+func plainName(s string) bool {
+	for _, c := range s {
+		if c <= ' ' || c == ':' || c == '/' || c > '~' {
+			return false
+		}
+	}
+	return s != "" && s != "." && s != ".."
+}

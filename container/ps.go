@@ -1,0 +1,136 @@
+package container
+
+import (
+	"fmt"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// Proc is a process of a program in a sandbox.
+type Proc struct {
+	PID     int    `json:"pid"`    // on the host
+	Inside  int    `json:"inside"` // in its exec's own PID namespace; 2 is the program that was asked for
+	PPID    int    `json:"ppid"`   // on the host
+	State   string `json:"state"`  // a letter, as in ps
+	Command string `json:"command"`
+}
+
+// Processes lists what runs in the sandbox, less our own process 1 and reapers.
+func (sb *Sandbox) Processes() ([]Proc, error) {
+	ours, err := nsID(fmt.Sprintf("/proc/%d/ns/pid", sb.state.PID))
+	if err != nil {
+		return nil, fail("sandbox_lost", lostHint(sb.state), "sandbox %q has ended", sb.state.ID)
+	}
+	entries, err := os.ReadDir("/proc")
+	if err != nil {
+		return nil, fmt.Errorf("list processes: %w", err)
+	}
+	within := map[uint64]bool{}
+	var list []Proc
+	for _, e := range entries {
+		pid, err := strconv.Atoi(e.Name())
+		if err != nil || !inNamespace(pid, ours, within) {
+			continue
+		}
+		if p, ok := describe(pid); ok && p.Inside > 1 {
+			list = append(list, p)
+		}
+	}
+	return list, nil
+}
+
+func nsID(path string) (uint64, error) {
+	var st unix.Stat_t
+	err := unix.Stat(path, &st)
+	return st.Ino, err
+}
+
+// inNamespace says whether a process is in a PID namespace nested in the one with that number; seen remembers answers.
+func inNamespace(pid int, outer uint64, seen map[uint64]bool) bool {
+	path := fmt.Sprintf("/proc/%d/ns/pid", pid)
+	id, err := nsID(path)
+	if err != nil {
+		return false // another user's, or gone
+	}
+	known, ok := seen[id]
+	if !ok {
+		known = nestedIn(path, outer)
+		seen[id] = known
+	}
+	return known
+}
+
+func nestedIn(path string, outer uint64) bool {
+	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return false
+	}
+	parent, err := unix.IoctlRetInt(fd, unix.NS_GET_PARENT)
+	unix.Close(fd)
+	if err != nil {
+		return false // the parent is not ours to see: it is not the sandbox's
+	}
+	defer unix.Close(parent)
+	var st unix.Stat_t
+	return unix.Fstat(parent, &st) == nil && st.Ino == outer
+}
+
+func describe(pid int) (Proc, bool) {
+	fields, err := procStat(pid)
+	if err != nil {
+		return Proc{}, false
+	}
+	p := Proc{PID: pid, State: fields[0], Command: strings.Join(commandLine(pid), " ")}
+	p.PPID, _ = strconv.Atoi(fields[1])
+	if p.Command == "" {
+		p.Command = "[" + comm(pid) + "]"
+	}
+	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		return Proc{}, false
+	}
+	for line := range strings.Lines(string(data)) {
+		if rest, ok := strings.CutPrefix(line, "NSpid:"); ok {
+			numbers := strings.Fields(rest)
+			p.Inside, _ = strconv.Atoi(numbers[len(numbers)-1])
+		}
+	}
+	return p, true
+}
+
+// Kill sends a signal to the program of every exec that runs in the sandbox, and says how many there were. Processes
+// that the programs have started end with them.
+func (sb *Sandbox) Kill(sig unix.Signal) (int, error) {
+	list, err := sb.Processes()
+	if err != nil {
+		return 0, err
+	}
+	list = slices.DeleteFunc(list, func(p Proc) bool { return p.Inside != 2 })
+	for _, p := range list {
+		if err := sb.signal(p, sig); err != nil {
+			return 0, err
+		}
+	}
+	return len(list), nil
+}
+
+// signal makes sure that the pid is still that of a process in the sandbox.
+func (sb *Sandbox) signal(p Proc, sig unix.Signal) error {
+	fd, err := unix.PidfdOpen(p.PID, 0)
+	if err != nil {
+		return nil // it has ended
+	}
+	defer unix.Close(fd)
+	ours, err := nsID(fmt.Sprintf("/proc/%d/ns/pid", sb.state.PID))
+	if err != nil || !inNamespace(p.PID, ours, map[uint64]bool{}) {
+		return nil
+	}
+	if err := unix.PidfdSendSignal(fd, sig, nil, 0); err != nil && err != unix.ESRCH {
+		return fmt.Errorf("signal process %d: %w", p.PID, err)
+	}
+	return nil
+}

@@ -1,0 +1,244 @@
+package container
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/opencontainers/runtime-spec/specs-go"
+	"golang.org/x/sys/unix"
+
+	"github.com/sandboxrun/sandboxrun/spec"
+)
+
+const stateVersion = 1
+
+// State is what is kept of a sandbox between commands.
+type State struct {
+	Version   int        `json:"version"`
+	ID        string     `json:"id"`
+	PID       int        `json:"pid"`        // process 1, in the PID namespace of the creator
+	StartTime uint64     `json:"start_time"` // of process 1, in clock ticks since boot: tells it from a later process with its pid
+	Created   time.Time  `json:"created"`
+	Owner     *Owner     `json:"owner,omitempty"` // nil: none
+	Plan      *spec.Plan `json:"plan"`
+	Cgroups   []string   `json:"cgroups,omitempty"` // directories that were made
+}
+
+func (s *Store) statePath(id string) string { return filepath.Join(id, "state.json") }
+
+// save writes the state so that a reader sees all of it or nothing.
+func (s *Store) save(st *State) error {
+	data, err := json.Marshal(st)
+	if err != nil {
+		return fmt.Errorf("save state: %w", err)
+	}
+	tmp := s.statePath(st.ID) + ".new"
+	f, err := s.root.OpenFile(tmp, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+	if err != nil {
+		return fmt.Errorf("save state: %w", err)
+	}
+	_, err = f.Write(data)
+	if cerr := f.Close(); err == nil {
+		err = cerr
+	}
+	if err == nil {
+		err = s.root.Rename(tmp, s.statePath(st.ID))
+	}
+	if err != nil {
+		return fail("state_unusable", "is the disk full? another place: --root DIR", "save state: %w", err)
+	}
+	return nil
+}
+
+func (s *Store) load(id string) (*State, error) {
+	data, err := s.root.ReadFile(s.statePath(id))
+	if err != nil {
+		return nil, err
+	}
+	var st State
+	if err := json.Unmarshal(data, &st); err != nil {
+		return nil, fmt.Errorf("read state of sandbox %q: %w", id, err)
+	}
+	if st.Version != stateVersion {
+		return nil, fmt.Errorf("read state of sandbox %q: it was made by another version of sandboxrun", id)
+	}
+	return &st, nil
+}
+
+// Sandbox is a sandbox that exists.
+type Sandbox struct {
+	store *Store
+	state *State
+	init  *os.File // pidfd of process 1
+	proc  *os.File // /proc/PID of process 1; stays this process' even when its pid is given away
+	child bool     // process 1 is our child, and ours to reap
+}
+
+// Open finds a sandbox. A process 1 that has ended is an error with the code "sandbox_lost".
+func (s *Store) Open(id string) (*Sandbox, error) {
+	if err := CheckID(id); err != nil {
+		return nil, err
+	}
+	st, err := s.load(id)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, s.noState(id)
+	}
+	if err != nil {
+		return nil, err
+	}
+	sb := &Sandbox{store: s, state: st}
+	if !s.alive(id) || sb.attach() != nil {
+		return nil, fail("sandbox_lost", lostHint(st), "sandbox %q has ended", id)
+	}
+	return sb, nil
+}
+
+func (s *Store) noState(id string) error {
+	if _, err := s.root.Lstat(id); err != nil {
+		return fail("not_found", "sandboxrun list shows those that exist", "there is no sandbox %q", id)
+	}
+	if s.alive(id) {
+		return fail("not_ready", "wait until its create has returned", "sandbox %q is still being created", id)
+	}
+	return fail("sandbox_lost", "remove what is left: sandboxrun delete "+id, "sandbox %q was never completed", id)
+}
+
+func lostHint(st *State) string {
+	if st.Owner == nil {
+		return "create it again"
+	}
+	return fmt.Sprintf("its owner was process %d (%s); a sandbox ends with its owner: see create --owner", st.Owner.PID, st.Owner.Name)
+}
+
+// attach opens process 1 and makes sure that it is the one that the state tells of.
+func (sb *Sandbox) attach() error {
+	fd, err := unix.PidfdOpen(sb.state.PID, 0)
+	if err != nil {
+		return fmt.Errorf("open process 1: %w", err)
+	}
+	pidfd := os.NewFile(uintptr(fd), "pidfd")
+	proc, err := os.OpenFile(fmt.Sprintf("/proc/%d", sb.state.PID), unix.O_PATH|unix.O_DIRECTORY, 0)
+	if err != nil {
+		pidfd.Close()
+		return fmt.Errorf("open process 1: %w", err)
+	}
+	start, err := startTime(sb.state.PID)
+	if err != nil || start != sb.state.StartTime || !pidfdAlive(pidfd) {
+		pidfd.Close()
+		proc.Close()
+		return errors.New("process 1 has ended")
+	}
+	sb.init, sb.proc = pidfd, proc
+	return nil
+}
+
+// State tells what is known of the sandbox.
+func (sb *Sandbox) State() *State { return sb.state }
+
+// Close releases the handle. The sandbox lives on.
+func (sb *Sandbox) Close() {
+	for _, f := range []*os.File{sb.init, sb.proc} {
+		if f != nil {
+			f.Close()
+		}
+	}
+}
+
+// Info is one line of List.
+type Info struct {
+	ID      string    `json:"id"`
+	Status  string    `json:"status"` // "creating", "running" or "stopped"
+	PID     int       `json:"pid,omitempty"`
+	Created time.Time `json:"created,omitzero"`
+	Name    string    `json:"name,omitempty"`
+	Policy  string    `json:"policy,omitempty"`
+	Owner   *Owner    `json:"owner,omitempty"`
+}
+
+// Statuses of a sandbox.
+const (
+	StatusCreating = "creating"
+	StatusRunning  = "running"
+	StatusStopped  = "stopped"
+)
+
+// List tells of every sandbox of the store, the dead ones that nobody has swept included.
+func (s *Store) List() ([]Info, error) {
+	ids, err := s.ids()
+	if err != nil {
+		return nil, err
+	}
+	list := make([]Info, 0, len(ids))
+	for _, id := range ids {
+		list = append(list, s.info(id))
+	}
+	return list, nil
+}
+
+// Info tells of one sandbox.
+func (s *Store) Info(id string) (Info, error) {
+	if err := CheckID(id); err != nil {
+		return Info{}, err
+	}
+	if _, err := s.root.Lstat(id); err != nil {
+		return Info{}, s.noState(id)
+	}
+	return s.info(id), nil
+}
+
+func (s *Store) info(id string) Info {
+	info := Info{ID: id, Status: StatusStopped}
+	st, err := s.load(id)
+	if s.alive(id) {
+		info.Status = StatusCreating
+		if err == nil {
+			info.Status = StatusRunning
+		}
+	}
+	if err == nil {
+		info.PID, info.Created, info.Name = st.PID, st.Created, st.Plan.Name
+		info.Policy, info.Owner = st.Plan.PolicyFile, st.Owner
+	}
+	return info
+}
+
+// Description is what the state command prints: an OCI state with what we know besides.
+type Description struct {
+	Version     string            `json:"ociVersion"`
+	ID          string            `json:"id"`
+	Status      string            `json:"status"`
+	PID         int               `json:"pid,omitempty"`
+	Bundle      string            `json:"bundle"`
+	Created     time.Time         `json:"created,omitzero"`
+	Owner       *Owner            `json:"owner,omitempty"`
+	Policy      string            `json:"policy,omitempty"`
+	Digest      string            `json:"policy_digest,omitempty"`
+	Network     string            `json:"network,omitempty"`
+	Weaker      []spec.Weakness   `json:"weaker,omitempty"`
+	Warnings    []string          `json:"warnings,omitempty"`
+	Annotations map[string]string `json:"annotations,omitempty"`
+}
+
+// Describe tells all of a sandbox that is of use to others.
+func (s *Store) Describe(id string) (*Description, error) {
+	info, err := s.Info(id)
+	if err != nil {
+		return nil, err
+	}
+	d := &Description{
+		Version: specs.Version, ID: id, Status: info.Status, PID: info.PID, Bundle: filepath.Join(s.path, id),
+		Created: info.Created, Owner: info.Owner, Policy: info.Policy,
+	}
+	if d.Status == StatusStopped {
+		d.PID = 0
+	}
+	if st, err := s.load(id); err == nil {
+		d.Digest, d.Network, d.Weaker, d.Warnings = st.Plan.PolicyDigest, st.Plan.Network, st.Plan.Weaker, st.Plan.Warnings
+	}
+	return d, nil
+}

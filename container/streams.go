@@ -1,0 +1,155 @@
+package container
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"sync"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/sandboxrun/sandboxrun/forkexec"
+)
+
+// streams join a program's standard streams to ours. A program never gets a file of ours, only the ends of pipes or of a
+// terminal that were made for it: what it holds it can open again by /proc/self/fd with other rights, put into
+// non-blocking mode for everybody who shares it, or type into (CVE-2017-5226).
+type streams struct {
+	theirs []*os.File
+	ours   []*os.File
+	flows  []func()
+	waits  []bool // which flows the exec's end waits for
+}
+
+func (s *streams) add(wait bool, flow func()) {
+	s.flows = append(s.flows, flow)
+	s.waits = append(s.waits, wait)
+}
+
+func (s *streams) closeTheirs() {
+	for _, f := range s.theirs {
+		f.Close()
+	}
+}
+
+func (s *streams) closeOurs() {
+	for _, f := range s.ours {
+		f.Close()
+	}
+}
+
+func (s *streams) flow(done *sync.WaitGroup) {
+	for i, f := range s.flows {
+		if s.waits[i] {
+			done.Go(f)
+		} else {
+			go f()
+		}
+	}
+}
+
+// pipe makes a pipe whose inner end belongs to the program's user, so that it can open it by path (moby/moby#31243).
+// The outer end does not block a thread of ours.
+func (s *streams) pipe(innerReads bool, uid, gid int) (inner, outer *os.File, err error) {
+	var fds [2]int
+	if err := unix.Pipe2(fds[:], unix.O_CLOEXEC); err != nil {
+		return nil, nil, fmt.Errorf("make pipe: %w", err)
+	}
+	in, out := fds[1], fds[0]
+	if innerReads {
+		in, out = out, in
+	}
+	if uid != 0 {
+		err = unix.Fchown(in, uid, gid)
+	}
+	if err == nil {
+		err = unix.SetNonblock(out, true)
+	}
+	inner, outer = os.NewFile(uintptr(in), "inner"), os.NewFile(uintptr(out), "outer")
+	s.theirs, s.ours = append(s.theirs, inner), append(s.ours, outer)
+	if err != nil {
+		return nil, nil, fmt.Errorf("make pipe: %w", err)
+	}
+	return inner, outer, nil
+}
+
+// connect makes the streams of an exec.
+func (r *Running) connect(req Request, cmd *forkexec.Command) (*streams, error) {
+	s := &streams{}
+	var err error
+	if req.Tty != nil {
+		err = r.connectTerminal(s, req, cmd)
+	} else {
+		err = r.connectPipes(s, req, cmd)
+	}
+	if err != nil {
+		s.closeTheirs()
+		s.closeOurs()
+		return nil, err
+	}
+	return s, nil
+}
+
+func (r *Running) connectPipes(s *streams, req Request, cmd *forkexec.Command) error {
+	var err error
+	if cmd.Stdio[0], err = s.input(req.Stdin, cmd.UID, cmd.GID); err != nil {
+		return err
+	}
+	outputs := []struct {
+		to   io.Writer
+		kept *keeper
+	}{{req.Stdout, r.stdout}, {req.Stderr, r.stderr}}
+	for i, o := range outputs {
+		inner, outer, err := s.pipe(false, cmd.UID, cmd.GID)
+		if err != nil {
+			return err
+		}
+		cmd.Stdio[i+1] = inner
+		to := r.output(o.to, o.kept)
+		s.add(true, func() { pump(to, outer) })
+	}
+	return nil
+}
+
+// input is the program's standard input: empty, or a pipe that is filled from a reader. The reader may block for ever,
+// so nothing waits for it.
+func (s *streams) input(from io.Reader, uid, gid int) (*os.File, error) {
+	if from == nil {
+		null, err := os.OpenFile(os.DevNull, os.O_RDONLY, 0)
+		if err != nil {
+			return nil, fmt.Errorf("open standard input: %w", err)
+		}
+		s.theirs = append(s.theirs, null)
+		return null, nil
+	}
+	inner, outer, err := s.pipe(true, uid, gid)
+	if err != nil {
+		return nil, err
+	}
+	s.add(false, func() {
+		_, _ = io.Copy(outer, from) // the program may stop reading early
+		outer.Close()
+	})
+	return inner, nil
+}
+
+// output is where a stream goes: to a writer, or it is kept.
+func (r *Running) output(to io.Writer, kept *keeper) io.Writer {
+	if to == nil {
+		return kept
+	}
+	return &counter{to, kept}
+}
+
+// counter passes a stream on and counts it.
+type counter struct {
+	to   io.Writer
+	kept *keeper
+}
+
+func (c *counter) Write(p []byte) (int, error) {
+	c.kept.mu.Lock()
+	c.kept.total += int64(len(p))
+	c.kept.mu.Unlock()
+	return c.to.Write(p)
+}

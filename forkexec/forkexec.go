@@ -1,0 +1,243 @@
+// Package forkexec starts one program in a sandbox that exists: it joins the sandbox's namespaces from outside, nests
+// fresh ones in them, mounts, gives up every right and executes. It knows no policy. forkexec.c draws the processes.
+package forkexec
+
+/*
+#cgo CFLAGS: -std=gnu11 -O2 -Wall -Wextra
+#include "forkexec.h"
+*/
+import "C"
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"runtime"
+	"sync"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// Mount is one mount(2) in the program's own mount namespace.
+type Mount struct {
+	Source, Target, Type, Data string
+	Flags                      uintptr
+}
+
+// Rlimit is one resource limit of the program.
+type Rlimit struct {
+	Resource int // unix.RLIMIT_*
+	Cur, Max uint64
+}
+
+// Command is one exec: all that the children need, decided beforehand.
+type Command struct {
+	Target     *os.File // pidfd of the sandbox's process 1
+	Namespaces int      // unix.CLONE_NEW* of the namespaces to join; the user namespace is always one
+	DropGroups bool     // drop the caller's supplementary groups; needs CAP_SETGID
+	Mounts     []Mount
+	UID, GID   int // the program's numbers in the sandbox's user namespace
+	ShownUID   int // and as it sees itself
+	ShownGID   int
+	Path       string // absolute, inside
+	Args, Env  []string
+	Dir        string
+	Stdio      [3]*os.File
+	Tty        bool // Stdio[0] becomes the controlling terminal
+	Umask      int
+	Rlimits    []Rlimit
+	Filter     []unix.SockFilter
+	// Detach keeps the exec running when the calling process ends.
+	Detach bool
+}
+
+// ErrNotStarted is wrapped by every error of Start that means the program never ran.
+var ErrNotStarted = errors.New("not started")
+
+// StepError says at which step the start of an exec failed, and with what.
+type StepError struct {
+	Step   string
+	Detail string // which mount or limit; may be empty
+	Err    unix.Errno
+}
+
+func (e *StepError) Error() string {
+	if e.Detail != "" {
+		return fmt.Sprintf("%s %s: %v", e.Step, e.Detail, e.Err)
+	}
+	return fmt.Sprintf("%s: %v", e.Step, e.Err)
+}
+
+// Unwrap gives the system call's error.
+func (e *StepError) Unwrap() error { return e.Err }
+
+// Steps whose failure is the program's or the caller's, not ours.
+const (
+	StepExecve = "execute the program"
+	StepDir    = "change to the working directory"
+)
+
+func stepName(step C.int) string {
+	names := map[C.int]string{
+		C.FX_SPAWN: "start a helper process", C.FX_GROUPS: "drop supplementary groups",
+		C.FX_JOIN: "join the sandbox's namespaces", C.FX_BECOME: "become root in the sandbox's user namespace",
+		C.FX_NAMESPACES: "make the exec's own namespaces", C.FX_MOUNT: "mount", C.FX_IDS: "change to the program's user",
+		C.FX_USERNS: "make the program's user namespace", C.FX_MAP: "map the program's user",
+		C.FX_SESSION: "start a session", C.FX_TTY: "take the terminal", C.FX_STDIO: "set up the standard streams",
+		C.FX_RLIMIT: "set resource limit", C.FX_PRIVILEGE: "drop all privileges",
+		C.FX_DIR: StepDir, C.FX_SECCOMP: "load the seccomp filter",
+		C.FX_EXECVE: StepExecve, C.FX_REAPER: "start the reaper",
+	}
+	return names[step]
+}
+
+// stacks are used only while Start runs. They are kept since clearing 64 KiB for every exec costs more than a clone.
+var stacks = sync.Pool{New: func() any { return new([C.FX_STACKS]byte) }} //nolint:gochecknoglobals // a pool has to be one
+
+// cmem lays out what the C side reads. The memory is Go's, pinned until the children have exec'd.
+type cmem struct{ pin runtime.Pinner }
+
+func (m *cmem) str(s string) *C.char {
+	b := append([]byte(s), 0)
+	m.pin.Pin(&b[0])
+	return (*C.char)(unsafe.Pointer(&b[0]))
+}
+
+// opt is str, with nil for the empty string.
+func (m *cmem) opt(s string) *C.char {
+	if s == "" {
+		return nil
+	}
+	return m.str(s)
+}
+
+func (m *cmem) strs(list []string) **C.char {
+	out := make([]*C.char, len(list)+1)
+	for i, s := range list {
+		out[i] = m.str(s)
+	}
+	m.pin.Pin(&out[0])
+	return &out[0]
+}
+
+func (m *cmem) mounts(list []Mount) *C.struct_fx_mount {
+	if len(list) == 0 {
+		return nil
+	}
+	out := make([]C.struct_fx_mount, len(list))
+	for i, t := range list {
+		out[i] = C.struct_fx_mount{
+			source: m.opt(t.Source), target: m.str(t.Target), fstype: m.opt(t.Type),
+			data: m.opt(t.Data), flags: C.ulong(t.Flags),
+		}
+	}
+	m.pin.Pin(&out[0])
+	return &out[0]
+}
+
+func (m *cmem) rlimits(list []Rlimit) *C.struct_fx_rlimit {
+	if len(list) == 0 {
+		return nil
+	}
+	out := make([]C.struct_fx_rlimit, len(list))
+	for i, l := range list {
+		out[i] = C.struct_fx_rlimit{resource: C.int(l.Resource), cur: C.uint64_t(l.Cur), max: C.uint64_t(l.Max)}
+	}
+	m.pin.Pin(&out[0])
+	return &out[0]
+}
+
+func (m *cmem) filter(f []unix.SockFilter) C.struct_sock_fprog {
+	if len(f) == 0 {
+		return C.struct_sock_fprog{}
+	}
+	m.pin.Pin(&f[0])
+	return C.struct_sock_fprog{len: C.ushort(len(f)), filter: (*C.struct_sock_filter)(unsafe.Pointer(&f[0]))}
+}
+
+func idMap(shown, real int) string { return fmt.Sprintf("%d %d 1", shown, real) }
+
+// Start starts the program and returns when it has been executed, or could not be.
+// An error that is a *StepError with StepExecve is the program's fault; any other is ours.
+func Start(c *Command) (*Process, error) {
+	stub, err := Stub()
+	if err != nil {
+		return nil, err
+	}
+	statusR, statusW, err := os.Pipe()
+	if err != nil {
+		return nil, fmt.Errorf("start exec: %w", err)
+	}
+	defer statusW.Close()
+	var m cmem
+	defer m.pin.Unpin()
+	x, done := c.layout(&m)
+	defer done()
+	x.stub, x.status, x.waiter = C.int(stub.Fd()), C.int(statusW.Fd()), -1
+	if !c.Detach {
+		self, err := unix.PidfdOpen(os.Getpid(), 0)
+		if err != nil {
+			statusR.Close()
+			return nil, fmt.Errorf("start exec: open own pidfd: %w", err)
+		}
+		defer unix.Close(self)
+		x.waiter = C.int(self)
+	}
+	C.fx_start(x)
+	runtime.KeepAlive(c)
+	p := &Process{status: statusR, reaper: pidfdFile(x.reaper_pidfd), program: pidfdFile(x.program_pidfd)}
+	if x.step != C.FX_OK {
+		p.abandon()
+		return nil, fmt.Errorf("%w: %w", ErrNotStarted, c.stepError(x))
+	}
+	return p, nil
+}
+
+func (c *Command) layout(m *cmem) (*C.struct_fx_exec, func()) {
+	stack := stacks.Get().(*[C.FX_STACKS]byte)
+	m.pin.Pin(stack)
+	x := &C.struct_fx_exec{
+		target: C.int(c.Target.Fd()), namespaces: C.int(c.Namespaces | unix.CLONE_NEWUSER),
+		mounts: m.mounts(c.Mounts), n_mounts: C.size_t(len(c.Mounts)),
+		uid: C.int(c.UID), gid: C.int(c.GID),
+		uid_map: m.str(idMap(c.ShownUID, c.UID)), gid_map: m.str(idMap(c.ShownGID, c.GID)),
+		path: m.str(c.Path), argv: m.strs(c.Args), envp: m.strs(c.Env), dir: m.str(c.Dir),
+		umask: C.uint(c.Umask), rlimits: m.rlimits(c.Rlimits), n_rlimits: C.size_t(len(c.Rlimits)),
+		filter: m.filter(c.Filter), stacks: (*C.char)(unsafe.Pointer(stack)),
+	}
+	for i, f := range c.Stdio {
+		x.stdio[i] = C.int(f.Fd())
+	}
+	if c.DropGroups {
+		x.drop_groups = 1
+	}
+	if c.Tty {
+		x.ctty = 1
+	}
+	m.pin.Pin(x)
+	return x, func() { stacks.Put(stack) }
+}
+
+func (c *Command) stepError(x *C.struct_fx_exec) *StepError {
+	e := &StepError{Step: stepName(C.int(x.step)), Err: unix.Errno(x.err)}
+	i := int(x.index)
+	switch {
+	case x.step == C.FX_MOUNT && i < len(c.Mounts):
+		e.Detail = fmt.Sprintf("%q on %q", c.Mounts[i].Source, c.Mounts[i].Target)
+	case x.step == C.FX_RLIMIT && i < len(c.Rlimits):
+		e.Detail = fmt.Sprint(c.Rlimits[i].Resource)
+	case x.step == C.FX_EXECVE:
+		e.Detail = fmt.Sprintf("%q", c.Path)
+	case x.step == C.FX_DIR:
+		e.Detail = fmt.Sprintf("%q", c.Dir)
+	}
+	return e
+}
+
+func pidfdFile(fd C.int) *os.File {
+	if fd < 0 {
+		return nil
+	}
+	return os.NewFile(uintptr(fd), "pidfd")
+}

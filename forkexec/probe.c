@@ -1,0 +1,84 @@
+// Tries what a sandbox needs from the kernel, a step at a time, in a process that is thrown away.
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <sys/mount.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include "forkexec.h"
+
+struct probe {
+	int uid, gid, step, err;
+	char *stack;
+};
+
+static int stop(struct probe *p, int step)
+{
+	p->step = step;
+	p->err = errno;
+	return 1;
+}
+
+static int put(const char *path, const char *text, int n)
+{
+	int fd = open(path, O_WRONLY | O_CLOEXEC);
+	if (fd < 0)
+		return -1;
+	int w = (int)write(fd, text, (size_t)n), saved = errno;
+	close(fd);
+	errno = saved;
+	return w == n ? 0 : -1;
+}
+
+static int map(const char *path, int id)
+{
+	char text[32];
+	return put(path, text, snprintf(text, sizeof text, "0 %d 1", id));
+}
+
+static int nested(void *arg)
+{
+	struct probe *p = arg;
+	if (mount("proc", "/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, NULL) < 0)
+		return stop(p, FX_PROBE_PROC);
+	return 0;
+}
+
+static int steps(void *arg)
+{
+	struct probe *p = arg;
+	if (put("/proc/self/setgroups", "deny", 4) < 0 || map("/proc/self/uid_map", p->uid) < 0 ||
+	    map("/proc/self/gid_map", p->gid) < 0)
+		return stop(p, FX_PROBE_MAP);
+	if (unshare(CLONE_NEWNS | CLONE_NEWIPC | CLONE_NEWUTS) < 0)
+		return stop(p, FX_PROBE_NAMESPACES);
+	if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0 || mount("tmpfs", "/tmp", "tmpfs", 0, NULL) < 0)
+		return stop(p, FX_PROBE_MOUNT);
+	if (unshare(CLONE_NEWNET) < 0)
+		return stop(p, FX_PROBE_NETWORK);
+	int flags = CLONE_VM | CLONE_VFORK | CLONE_NEWPID | SIGCHLD;
+	int pid = clone(nested, p->stack + FX_STACK, flags, p);
+	if (pid < 0)
+		return stop(p, FX_PROBE_NAMESPACES);
+	waitpid(pid, NULL, __WALL);
+	return 0;
+}
+
+int fx_probe(int uid, int gid, char *stacks, int *err)
+{
+	struct probe p = {.uid = uid, .gid = gid, .stack = stacks};
+	unsigned long all = ~0ul, before;
+	syscall(SYS_rt_sigprocmask, SIG_SETMASK, &all, &before, 8);
+	int pid = clone(steps, stacks + 2 * FX_STACK, CLONE_VM | CLONE_VFORK | CLONE_NEWUSER | SIGCHLD, &p);
+	if (pid < 0)
+		stop(&p, FX_PROBE_USERNS);
+	syscall(SYS_rt_sigprocmask, SIG_SETMASK, &before, NULL, 8);
+	while (pid > 0 && waitpid(pid, NULL, __WALL) < 0 && errno == EINTR)
+		;
+	*err = p.err;
+	return p.step;
+}

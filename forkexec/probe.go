@@ -1,0 +1,36 @@
+package forkexec
+
+/*
+#include "forkexec.h"
+*/
+import "C"
+
+import (
+	"os"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// ProbeStep is one thing that a sandbox needs from the kernel.
+type ProbeStep int
+
+// The steps, in the order in which they are tried.
+const (
+	ProbeOK         ProbeStep = C.FX_PROBE_OK
+	ProbeUserns     ProbeStep = C.FX_PROBE_USERNS     // make a user namespace
+	ProbeMap        ProbeStep = C.FX_PROBE_MAP        // map the caller in it
+	ProbeNamespaces ProbeStep = C.FX_PROBE_NAMESPACES // make mount, IPC, UTS and PID namespaces in it
+	ProbeMount      ProbeStep = C.FX_PROBE_MOUNT      // mount a tmpfs there
+	ProbeNetwork    ProbeStep = C.FX_PROBE_NETWORK    // make a network namespace
+	ProbeProc       ProbeStep = C.FX_PROBE_PROC       // mount a fresh /proc
+)
+
+// Probe tries what a sandbox needs, in a process that is thrown away, and tells the first step that fails and how.
+func Probe() (ProbeStep, unix.Errno) {
+	stack := stacks.Get().(*[C.FX_STACKS]byte)
+	defer stacks.Put(stack)
+	var errno C.int
+	step := C.fx_probe(C.int(os.Geteuid()), C.int(os.Getegid()), (*C.char)(unsafe.Pointer(stack)), &errno)
+	return ProbeStep(step), unix.Errno(errno)
+}

@@ -1,0 +1,122 @@
+package forkexec
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Process is a running exec.
+type Process struct {
+	status  *os.File // the reaper's report comes here
+	reaper  *os.File // pidfd
+	program *os.File // pidfd
+}
+
+// Status is how an exec ended and what it used.
+type Status struct {
+	// Lost is true where the exec was ended from outside before its program had ended: killed, or gone with its sandbox.
+	// Then nothing else here is known.
+	Lost    bool
+	Wait    unix.WaitStatus
+	CPU     time.Duration // user and system time of the program and of every descendant that was waited for
+	MaxRSS  int64         // bytes, of the largest process
+	Written int64         // bytes written to block devices, as getrusage counts them
+	Tasks   int           // processes and threads started
+}
+
+const statusSize = 40 // struct fx_status
+
+// Wait waits until the program has ended and every process of the exec is gone, and releases the Process.
+func (p *Process) Wait() (Status, error) {
+	defer p.abandon()
+	buf := make([]byte, statusSize)
+	// The pipe's only writer is the reaper: it writes once, or ends without having written.
+	_, err := io.ReadFull(p.status, buf)
+	lost := errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)
+	if err != nil && !lost {
+		return Status{}, fmt.Errorf("wait for exec: %w", err)
+	}
+	// As process 1 of its PID namespace the reaper ends only after all the others have.
+	if err := waitPidfd(p.reaper); err != nil {
+		return Status{}, err
+	}
+	if lost {
+		return Status{Lost: true}, nil
+	}
+	field := func(i int) int64 { return int64(binary.NativeEndian.Uint64(buf[8*i:])) }
+	return Status{
+		Wait:    unix.WaitStatus(binary.NativeEndian.Uint32(buf)),
+		Tasks:   int(binary.NativeEndian.Uint32(buf[4:])),
+		CPU:     time.Duration(field(1)+field(2)) * time.Microsecond,
+		MaxRSS:  field(3) * 1024,
+		Written: field(4) * 512,
+	}, nil
+}
+
+// Signal sends a signal to the program. It is not an error that the program has ended.
+func (p *Process) Signal(sig unix.Signal) error {
+	return p.send(sig, 0)
+}
+
+// pidfdSignalProcessGroup is PIDFD_SIGNAL_PROCESS_GROUP, Linux 6.9.
+const pidfdSignalProcessGroup = 1 << 2
+
+// SignalGroup sends a signal to the program's process group, as a terminal does with Ctrl-C. Before Linux 6.9 it reaches
+// the program alone.
+func (p *Process) SignalGroup(sig unix.Signal) error {
+	err := p.send(sig, pidfdSignalProcessGroup)
+	if errors.Is(err, unix.EINVAL) {
+		return p.send(sig, 0)
+	}
+	return err
+}
+
+func (p *Process) send(sig unix.Signal, flags int) error {
+	err := unix.PidfdSendSignal(int(p.program.Fd()), sig, nil, flags)
+	if err != nil && !errors.Is(err, unix.ESRCH) {
+		return fmt.Errorf("signal program: %w", err)
+	}
+	return nil
+}
+
+// Kill ends every process of the exec at once. Wait then reports it as Lost.
+func (p *Process) Kill() error {
+	err := unix.PidfdSendSignal(int(p.reaper.Fd()), unix.SIGKILL, nil, 0)
+	if err != nil && !errors.Is(err, unix.ESRCH) {
+		return fmt.Errorf("kill exec: %w", err)
+	}
+	return nil
+}
+
+// abandon reaps the reaper, if there is one, and closes everything.
+func (p *Process) abandon() {
+	if p.reaper != nil {
+		_ = unix.PidfdSendSignal(int(p.reaper.Fd()), unix.SIGKILL, nil, 0)
+		_ = waitPidfd(p.reaper)
+	}
+	for _, f := range []*os.File{p.status, p.reaper, p.program} {
+		if f != nil {
+			f.Close()
+		}
+	}
+	p.reaper = nil
+}
+
+// waitPidfd reaps a child. That somebody else has done so, as a caller that waits for any child may, is no error.
+func waitPidfd(f *os.File) error {
+	for {
+		err := unix.Waitid(unix.P_PIDFD, int(f.Fd()), nil, unix.WEXITED|unix.WALL, nil)
+		switch {
+		case err == nil || errors.Is(err, unix.ECHILD):
+			return nil
+		case !errors.Is(err, unix.EINTR):
+			return fmt.Errorf("wait for reaper: %w", err)
+		}
+	}
+}

@@ -1,0 +1,163 @@
+// The stub is the smallest process that can be process 1 of a PID namespace: it reaps, and ends with its owner. It is
+// not run where it stands: stub.go copies this section into a little ELF file of its own (a sealed memfd), so that a
+// sandbox's process 1 and each exec's reaper cost a few pages instead of a whole Go program, and nothing of the
+// launcher's memory is in them.
+//
+// Everything here therefore lives in one section, touches nothing outside it (no string literal, no global, no libc)
+// and is compiled without anything that makes the compiler do so behind our back. A stub that broke this rule could
+// not run at all, and every test would fail.
+//
+// Roles, by the first letter of argv[1]:
+//   p  pause: process 1 of a sandbox. fd 3 is the stub itself, fd 4 the sandbox's lock file, which stays locked while
+//      this process lives, fd 5 a pipe from the creator: one byte means that the sandbox is complete, end of file that
+//      the creator died first. fd 6, if open, is a pidfd of the owner. The rest is closed.
+//   r  reaper: process 1 of an exec. Its first child is the program. fd 0, if open, is a pidfd of whoever waits for the
+//      result, fd 1 the pipe to which the result goes. Its end ends every process of the exec.
+#include <signal.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <poll.h>
+#include "forkexec.h"
+
+#define PLAIN target("general-regs-only"), \
+	optimize("O2", "no-stack-protector", "no-jump-tables", "no-tree-loop-distribute-patterns")
+#define STUB __attribute__((section("fx_stub"), used, PLAIN))
+#define INLINE static inline __attribute__((always_inline, PLAIN))
+
+INLINE long sys6(long n, long a, long b, long c, long d, long e, long f)
+{
+#if defined(__x86_64__)
+	register long r10 __asm__("r10") = d, r8 __asm__("r8") = e, r9 __asm__("r9") = f;
+	long ret;
+	__asm__ volatile("syscall" : "=a"(ret) : "a"(n), "D"(a), "S"(b), "d"(c), "r"(r10), "r"(r8), "r"(r9) : "rcx", "r11", "memory");
+	return ret;
+#elif defined(__aarch64__)
+	register long x8 __asm__("x8") = n, x0 __asm__("x0") = a, x1 __asm__("x1") = b, x2 __asm__("x2") = c;
+	register long x3 __asm__("x3") = d, x4 __asm__("x4") = e, x5 __asm__("x5") = f;
+	__asm__ volatile("svc 0" : "+r"(x0) : "r"(x8), "r"(x1), "r"(x2), "r"(x3), "r"(x4), "r"(x5) : "memory");
+	return x0;
+#else
+#error "sandboxrun runs on amd64 and arm64"
+#endif
+}
+#define SYS(n, a, b, c, d) sys6((n), (long)(a), (long)(b), (long)(c), (long)(d), 0, 0)
+
+INLINE long micros(long sec, long usec) { return sec * 1000000 + usec; }
+
+// How many processes and threads this PID namespace has had, less this one: the last number that it gave out, which
+// is the fifth field of /proc/loadavg. 0 if unknown.
+INLINE unsigned stub_tasks(void)
+{
+	volatile char path[] = {'/', 'p', 'r', 'o', 'c', '/', 'l', 'o', 'a', 'd', 'a', 'v', 'g', 0};
+	char text[128];
+	long fd = SYS(SYS_openat, -100, path, 02000000 /* O_CLOEXEC */, 0);
+	if (fd < 0)
+		return 0;
+	long n = SYS(SYS_read, fd, text, sizeof text, 0);
+	unsigned last = 0;
+	for (long i = 0; i < n; i++) {
+		if (text[i] == ' ' || text[i] == '/')
+			last = 0;
+		else if (text[i] >= '0' && text[i] <= '9')
+			last = last * 10 + (unsigned)(text[i] - '0');
+	}
+	return last > 0 ? last - 1 : 0;
+}
+
+INLINE void stub_report(int status)
+{
+	struct rusage all;
+	struct fx_status s;
+	s.wait_status = status;
+	s.tasks = stub_tasks();
+	if (SYS(SYS_getrusage, RUSAGE_CHILDREN, &all, 0, 0) < 0)
+		s.utime_us = s.stime_us = s.maxrss_kib = s.written_blocks = 0;
+	else {
+		s.utime_us = micros(all.ru_utime.tv_sec, all.ru_utime.tv_usec);
+		s.stime_us = micros(all.ru_stime.tv_sec, all.ru_stime.tv_usec);
+		s.maxrss_kib = all.ru_maxrss;
+		s.written_blocks = all.ru_oublock;
+	}
+	SYS(SYS_write, 1, &s, sizeof s, 0);
+}
+
+// Waits for children for as long as the owner lives. main is the child whose end ends this process, or 0.
+INLINE int stub_loop(long owner, long sigfd, int main)
+{
+	struct pollfd p[2];
+	p[0].fd = (int)sigfd;
+	p[1].fd = (int)owner; // a negative number is passed over by poll
+	p[0].events = p[1].events = POLLIN;
+	for (;;) {
+		int status;
+		long pid;
+		while ((pid = SYS(SYS_wait4, -1, &status, WNOHANG, 0)) > 0) {
+			if (pid == main) {
+				stub_report(status);
+				return 0;
+			}
+		}
+		p[0].revents = p[1].revents = 0;
+		SYS(SYS_ppoll, p, 2, 0, 0);
+		if (p[1].revents)
+			return 1;
+		if (p[0].revents) {
+			char info[128]; // one struct signalfd_siginfo
+			SYS(SYS_read, sigfd, info, sizeof info, 0);
+		}
+	}
+}
+
+INLINE int stub_is_open(int fd) { return SYS(SYS_fcntl, fd, 1 /* F_GETFD */, 0, 0) >= 0; }
+
+INLINE int stub_main(long *sp)
+{
+	char **argv = (char **)(sp + 1);
+	volatile char name[] = {'s', 'a', 'n', 'd', 'b', 'o', 'x', 'r', 'u', 'n', 0};
+	unsigned long all = ~0ul;
+	int pause = sp[0] > 1 && argv[1][0] == 'p';
+
+	SYS(SYS_prctl, 15 /* PR_SET_NAME */, name, 0, 0);
+	SYS(SYS_rt_sigprocmask, SIG_SETMASK, &all, 0, 8);
+	if (pause) {
+		char ready = 0;
+		SYS(SYS_close_range, 0, 3, 0, 0);
+		while (SYS(SYS_read, 5, &ready, 1, 0) == -4 /* EINTR */)
+			;
+		if (ready != 1)
+			return 1;
+		SYS(SYS_close, 5, 0, 0, 0);
+		SYS(SYS_close_range, 7, ~0u, 0, 0);
+	} else
+		SYS(SYS_close_range, 2, ~0u, 0, 0);
+	unsigned long chld = 1ul << (SIGCHLD - 1);
+	long sigfd = SYS(SYS_signalfd4, -1, &chld, 8, 02000000);
+	if (sigfd < 0)
+		return 1;
+	long owner = pause ? 6 : 0;
+	return stub_loop(stub_is_open((int)owner) ? owner : -1, sigfd, pause ? 0 : 2);
+}
+
+STUB void fx_stub_run(long *sp)
+{
+	int code = stub_main(sp);
+	for (;;)
+		SYS(SYS_exit_group, code, 0, 0, 0);
+}
+
+// The entry point: the kernel gives no return address and the arguments on the stack.
+STUB __attribute__((naked)) void fx_stub_start(void)
+{
+#if defined(__x86_64__)
+	__asm__("xor %ebp, %ebp\n\tmov %rsp, %rdi\n\tand $-16, %rsp\n\tcall fx_stub_run");
+#else
+	__asm__("mov x29, #0\n\tmov x0, sp\n\tbl fx_stub_run");
+#endif
+}
+
+extern const char __start_fx_stub[], __stop_fx_stub[];
+
+const void *fx_stub_code(void) { return __start_fx_stub; }
+unsigned long fx_stub_size(void) { return (unsigned long)(__stop_fx_stub - __start_fx_stub); }
+unsigned long fx_stub_entry(void) { return (unsigned long)((const char *)fx_stub_start - __start_fx_stub); }

@@ -1,0 +1,112 @@
+package rootfs
+
+import (
+	"fmt"
+	"path"
+	"strings"
+)
+
+// etcShown are the files of the host's /etc that base "system" shows: what libraries need to find certificates, other
+// libraries, time zones, services and themselves. Nothing that tells secrets (/etc/ssl/private, shadow, ssh) or names of
+// the host's users. Patterns are path.Match's.
+var etcShown = []string{
+	// programs and libraries
+	"alternatives", "ld.so.cache", "ld.so.conf", "ld.so.conf.d", "java-*", "perl", "python3", "python3.*", "ImageMagick-*",
+	"magic", "fonts", "terminfo",
+	// certificates
+	"ssl/certs", "ssl/openssl.cnf", "pki/tls/certs", "pki/ca-trust", "ca-certificates", "ca-certificates.conf",
+	// time, names, kinds
+	"localtime", "timezone", "locale.alias", "os-release", "debian_version", "services", "protocols", "host.conf",
+	"gai.conf", "mime.types",
+}
+
+func (c *compiler) addEtc() {
+	c.addEntry(Entry{Path: "/etc", Kind: EntryDir, Mode: 0o755})
+	names, err := c.tree.ReadDir("/etc")
+	if err != nil {
+		return // a host without /etc has nothing to show of it
+	}
+	for _, pattern := range etcShown {
+		if !strings.Contains(pattern, "*") {
+			c.showBase("/etc/"+pattern, []string{"/usr"})
+			continue
+		}
+		for _, name := range names {
+			if ok, _ := path.Match(pattern, name); ok {
+				c.showBase("/etc/"+name, []string{"/usr"})
+			}
+		}
+	}
+}
+
+// generated is a file of /etc that tells of the sandbox, not of the host.
+type generated struct {
+	name, content string
+	ownOnly       bool // not over a file that a base brings
+}
+
+func (c *compiler) generated() []generated {
+	return []generated{
+		{name: "passwd", content: passwd(c.User)},
+		{name: "group", content: group(c.User)},
+		{name: "hosts", content: fmt.Sprintf("127.0.0.1\tlocalhost %s\n::1\tlocalhost ip6-localhost ip6-loopback\n", c.Hostname)},
+		{name: "hostname", content: c.Hostname + "\n"},
+		{name: "resolv.conf", content: c.ResolvConf},
+		{name: "nsswitch.conf", content: "passwd: files\ngroup: files\nhosts: files dns\n", ownOnly: true},
+	}
+}
+
+// addGenerated puts the generated files where their names lead in the view: into the sandbox's own root, or over a file
+// that a bind shows. A file that the policy grants by name stays.
+func (c *compiler) addGenerated() error {
+	for _, g := range c.generated() {
+		spot, err := c.scene.walk("/etc/" + g.name)
+		if spot.Path == "" || kernelPlace(spot.Path) != "" || err == nil && spot.Dir {
+			continue
+		}
+		if spot.Kind == PlaceRoot {
+			c.scene.makeDirs(parent(spot.Path))
+			c.scene.entries[spot.Path] = Entry{Path: spot.Path, Kind: EntryFile, Mode: 0o644, Content: g.content}
+			continue
+		}
+		byName := c.scene.mounts[spot.Path] != nil && c.classes[spot.Path] >= classRead
+		missing := err != nil && spot.Kind != PlaceTmpfs
+		if g.ownOnly || byName || missing {
+			continue
+		}
+		c.scene.mount(&Mount{Kind: MountBind, Target: spot.Path, Content: g.content, From: fromDefault})
+		c.classes[spot.Path] = classDefault
+	}
+	return nil
+}
+
+// passwd lists the program's user, and the two that tools expect everywhere.
+func passwd(u Identity) string {
+	lines := fmt.Sprintf("%s:x:%d:%d::%s:/bin/sh\n", field(u.Name), u.UID, u.GID, field(u.Home))
+	if u.UID != 0 && u.Name != "root" {
+		lines += "root:x:0:0:root:/root:/bin/sh\n"
+	}
+	if u.UID != nobody && u.Name != "nobody" {
+		lines += fmt.Sprintf("nobody:x:%d:%d:nobody:/nonexistent:/usr/sbin/nologin\n", nobody, nobody)
+	}
+	return lines
+}
+
+func group(u Identity) string {
+	lines := fmt.Sprintf("%s:x:%d:\n", field(u.Group), u.GID)
+	if u.GID != 0 && u.Group != "root" {
+		lines += "root:x:0:\n"
+	}
+	if u.GID != nobody && u.Group != "nogroup" {
+		lines += fmt.Sprintf("nogroup:x:%d:\n", nobody)
+	}
+	return lines
+}
+
+// nobody is the number that the kernel shows for ids that the sandbox's user namespace does not map.
+const nobody = 65534
+
+// field keeps a value from ending its field or line of /etc/passwd.
+func field(s string) string {
+	return strings.NewReplacer(":", "_", "\n", "_").Replace(s)
+}

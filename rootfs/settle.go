@@ -1,0 +1,258 @@
+package rootfs
+
+import (
+	"cmp"
+	"errors"
+	"io/fs"
+	"maps"
+	"slices"
+)
+
+// maxRounds ends a search for the final places of mounts that links send in circles.
+const maxRounds = 40
+
+// A directory of the base that is hidden but has a grant below it becomes a small tmpfs, in which the way to the grant
+// can be made.
+const (
+	hiddenSize   = 1 << 20 // bytes
+	hiddenInodes = 1024
+)
+
+// settle finds the final place of every mount. A target may go through a link that only another mount brings, so it is
+// done in rounds: put everything in order, follow every target through what is mounted before it, and begin again if
+// that moved one. Once nothing moves, no target goes through a link, and all that decides where it is lies above it and
+// so came earlier.
+func (c *compiler) settle() error {
+	for range maxRounds {
+		if err := c.order(); err != nil {
+			return err
+		}
+		moved, err := c.place()
+		if !moved {
+			return err
+		}
+	}
+	return invalid("", "mount targets go in circles through symbolic links")
+}
+
+// followGrantLinks moves targets to where the links that grants go through lead: such a link is one inside too, even
+// where only its end can be mounted.
+func (c *compiler) followGrantLinks() error {
+	for i := range c.items {
+		it := &c.items[i]
+		if it.class != classBind && it.class != classTmpfs && it.class != classDefault {
+			continue
+		}
+		p, _, err := chase(it.Target, func(place string) (string, bool) {
+			text, ok := c.links[place]
+			return text, ok
+		})
+		if err == nil {
+			it.Target = p
+		}
+	}
+	return nil
+}
+
+// order sorts items, parents first, and keeps the winner of those with one target.
+func (c *compiler) order() error {
+	slices.SortFunc(c.items, func(a, b item) int {
+		return cmp.Or(
+			cmp.Compare(depth(a.Target), depth(b.Target)),
+			cmp.Compare(a.Target, b.Target),
+			-cmp.Compare(a.class, b.class),
+			-boolCompare(a.Writable, b.Writable),
+			-boolCompare(a.PerExec, b.PerExec),
+			-cmp.Compare(a.Size, b.Size),
+			-cmp.Compare(a.Inodes, b.Inodes),
+			cmp.Compare(a.Source, b.Source),
+			cmp.Compare(a.From, b.From),
+		)
+	})
+	for i := 1; i < len(c.items); i++ {
+		a, b := c.items[i-1], c.items[i]
+		if a.Target == b.Target && a.class == classBind && b.class == classBind && a.Source != b.Source {
+			return invalid("give each its own target", "%s and %s show %q and %q at one target, %q",
+				a.From, b.From, a.Source, b.Source, a.Target)
+		}
+	}
+	c.items = slices.CompactFunc(c.items, func(a, b item) bool { return a.Target == b.Target })
+	return nil
+}
+
+// place mounts the items, in order, in a new scene. It reports whether a target moved; then an error may be only due to
+// the order, and counts for nothing.
+func (c *compiler) place() (moved bool, err error) {
+	c.scene, c.classes = newScene(c.tree), map[string]class{}
+	maps.Copy(c.scene.entries, c.entries)
+	for i := range c.items {
+		it := &c.items[i]
+		spot, walkErr := c.scene.walk(it.Target)
+		if errors.Is(walkErr, errLoop) {
+			if err == nil {
+				err = invalid("", "%s %q goes in circles through symbolic links", it.From, it.asked)
+			}
+			continue
+		}
+		if it.class == classBase && c.replaced(it, spot) {
+			continue
+		}
+		if spot.Path != it.Target {
+			it.Target, moved = spot.Path, true
+		}
+		if putErr := c.put(it, spot, walkErr); putErr != nil && err == nil {
+			err = putErr
+		}
+	}
+	return moved, err
+}
+
+// replaced reports whether the policy put something of its own where this part of the base would be. The base's own
+// targets go through no link, so one that does goes through the policy's.
+func (c *compiler) replaced(it *item, spot Place) bool {
+	return spot.Path != it.Target || spot.Mount != nil && c.classes[spot.Mount.Target] >= classRead
+}
+
+// put mounts an item at the place that its target leads to.
+func (c *compiler) put(it *item, spot Place, walkErr error) error {
+	if it.class >= classRead {
+		if err := checkTarget(Grant{it.Target, it.From}); err != nil {
+			return err
+		}
+	}
+	keep := true
+	var err error
+	switch spot.Kind {
+	case PlaceRoot:
+		keep, err = c.putRoot(it, spot, walkErr)
+	case PlaceHost:
+		keep, err = c.putHost(it, spot, walkErr)
+	case PlaceMask:
+		keep = it.class >= classDefault && spot.Mount.Dir
+		if keep {
+			openMask(spot.Mount)
+		} else if it.class >= classRead {
+			err = invalid("choose another target", "%s %q lies below %q, which is hidden", it.From, it.asked, spot.Mount.Target)
+		}
+	case PlaceTmpfs:
+		keep = it.Kind != MountMask // a tmpfs has nothing of the base to hide
+	case PlaceGenerated:
+		keep = false // nothing is generated yet
+	}
+	if keep && err == nil {
+		m := it.Mount
+		c.scene.mount(&m)
+		c.classes[m.Target] = it.class
+	}
+	return err
+}
+
+func (c *compiler) putRoot(it *item, spot Place, walkErr error) (bool, error) {
+	if it.Kind == MountMask {
+		return false, nil
+	}
+	if walkErr == nil && spot.Dir != it.Dir {
+		return c.wrongType(it, "the sandbox's own root")
+	}
+	if it.Dir {
+		c.scene.makeDirs(it.Target)
+		return true, nil
+	}
+	c.scene.makeDirs(parent(it.Target))
+	c.scene.entries[it.Target] = Entry{Path: it.Target, Kind: EntryFile, Mode: 0o644}
+	return true, nil
+}
+
+func (c *compiler) putHost(it *item, spot Place, walkErr error) (bool, error) {
+	shown := c.classes[spot.Mount.Target]
+	switch {
+	case it.class == classHide && (spot.Host != it.host || shown >= classRead):
+		return false, nil
+	case it.class == classGuard && spot.Host != it.host:
+		return false, nil
+	case it.class == classDefault && shown >= classRead:
+		return false, nil // the policy shows what the host has there
+	case it.Kind == MountBind && c.redundant(it, spot):
+		return false, nil
+	case walkErr != nil && it.class < classRead:
+		return false, nil
+	case errors.Is(walkErr, fs.ErrNotExist):
+		return false, invalid("create it on the host first, or choose a target outside "+spot.Mount.Target,
+			"%s %q: %q does not exist on the host, and nothing is made there", it.From, it.asked, spot.Host)
+	case walkErr != nil:
+		return false, invalid("", "%s %q: cannot look at %q: %v", it.From, it.asked, spot.Host, walkErr)
+	case spot.Dir != it.Dir:
+		return c.wrongType(it, spot.Host)
+	}
+	return true, nil
+}
+
+func (c *compiler) wrongType(it *item, where string) (bool, error) {
+	if it.class < classRead {
+		return false, nil
+	}
+	kinds := map[bool]string{true: "a directory", false: "not a directory"}
+	return false, invalid("choose another target", "%s %q: what is mounted there is %s, but what it would cover (%s) is %s",
+		it.From, it.asked, kinds[it.Dir], where, kinds[!it.Dir])
+}
+
+// redundant reports whether the mount above shows the same already. Where the host has mounts in between or below it
+// does not: the base hides those.
+func (c *compiler) redundant(it *item, spot Place) bool {
+	if spot.Host != it.Source || spot.Writable != it.Writable {
+		return false
+	}
+	return !slices.ContainsFunc(c.mountPoints, func(mp string) bool {
+		return within(mp, it.Source) || below(mp, spot.Mount.Source) && within(it.Source, mp)
+	})
+}
+
+// openMask turns a mask of the base into an empty directory that targets can be made in.
+func openMask(m *Mount) {
+	m.Kind, m.Mode, m.Size, m.Inodes = MountTmpfs, 0o555, hiddenSize, hiddenInodes
+}
+
+// addNames makes the name that the policy gives lead to the granted path, where links could not be made: inside a tmpfs
+// no link can be put, so the path is bound there once more, with all that is mounted below it.
+func (c *compiler) addNames() error {
+	slices.SortFunc(c.names, func(a, b name) int {
+		return cmp.Or(cmp.Compare(depth(a.written), depth(b.written)), cmp.Compare(a.written, b.written), cmp.Compare(a.from, b.from))
+	})
+	for range maxRounds {
+		before := len(c.items)
+		for _, n := range c.names {
+			c.addName(n)
+		}
+		if len(c.items) == before {
+			return nil
+		}
+		if err := c.settle(); err != nil {
+			return err
+		}
+	}
+	return invalid("", "granted names go in circles through symbolic links")
+}
+
+func (c *compiler) addName(n name) {
+	real, err := c.scene.walk(n.real)
+	if err != nil || real.Host != n.real {
+		return // something else was asked for at that place, and won
+	}
+	spot, err := c.scene.walk(n.written)
+	there := spot.Host == n.real && spot.Writable == real.Writable
+	if errors.Is(err, errLoop) || there || c.scene.mounts[spot.Path] != nil {
+		return // the name leads there, or to something else that the policy put there
+	}
+	m := Mount{Kind: MountBind, Source: n.real, Target: spot.Path, Writable: real.Writable, Dir: n.dir, From: n.from}
+	c.items = append(c.items, item{Mount: m, class: classRead, asked: n.written})
+	if !c.scene.above[real.Path] {
+		return
+	}
+	for target, nested := range c.scene.mounts {
+		if below(target, real.Path) {
+			again := *nested
+			again.Target = rebase(target, real.Path, spot.Path)
+			c.items = append(c.items, item{Mount: again, class: c.classes[target], asked: again.Target})
+		}
+	}
+}

@@ -1,0 +1,114 @@
+package rootfs
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"strconv"
+	"strings"
+	"syscall"
+)
+
+// maxReadFile is the most that the host's Tree reads of a file, in bytes. All it is for are small configuration files.
+const maxReadFile = 1 << 20
+
+// HostTree is the file tree of the machine, as this process sees it. Its mount points are those of the time of the call.
+func HostTree() (Tree, error) {
+	data, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		return nil, fmt.Errorf("list host mounts: %w", err)
+	}
+	return hostTree{parseMountPoints(string(data))}, nil
+}
+
+type hostTree struct{ mountPoints []string }
+
+func (hostTree) Lstat(p string) (Info, error) {
+	fi, err := os.Lstat(p)
+	if err != nil {
+		return Info{}, treeError(err)
+	}
+	info := Info{Mode: fi.Mode()}
+	if st, ok := fi.Sys().(*syscall.Stat_t); ok {
+		// The types of these fields differ between architectures.
+		info.UID, info.Dev, info.Ino, info.Nlink = int(st.Uid), uint64(st.Dev), st.Ino, uint64(st.Nlink)
+	}
+	return info, nil
+}
+
+func (hostTree) Readlink(p string) (string, error) {
+	text, err := os.Readlink(p)
+	return text, treeError(err)
+}
+
+func (hostTree) ReadDir(p string) ([]string, error) {
+	list, err := os.ReadDir(p)
+	if err != nil {
+		return nil, treeError(err)
+	}
+	names := make([]string, len(list))
+	for i, e := range list {
+		names[i] = e.Name()
+	}
+	return names, nil
+}
+
+// ReadFile reads a regular file. It does not wait for a FIFO's writer, nor open a device.
+func (hostTree) ReadFile(p string) ([]byte, error) {
+	f, err := os.OpenFile(p, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, treeError(err)
+	}
+	defer f.Close()
+	fi, err := f.Stat()
+	if err != nil {
+		return nil, treeError(err)
+	}
+	if !fi.Mode().IsRegular() {
+		return nil, fmt.Errorf("read %q: not a regular file", p)
+	}
+	data, err := io.ReadAll(io.LimitReader(f, maxReadFile+1))
+	if err == nil && len(data) > maxReadFile {
+		err = fmt.Errorf("read %q: larger than %d bytes", p, maxReadFile)
+	}
+	return data, err
+}
+
+func (t hostTree) MountPoints() []string { return t.mountPoints }
+
+// treeError makes a path below a file one that does not exist.
+func treeError(err error) error {
+	if errors.Is(err, syscall.ENOTDIR) {
+		return fmt.Errorf("%w: %w", fs.ErrNotExist, err)
+	}
+	return err
+}
+
+// parseMountPoints takes the fifth field of each line of /proc/self/mountinfo.
+func parseMountPoints(mountinfo string) []string {
+	var list []string
+	for line := range strings.Lines(mountinfo) {
+		if fields := strings.Split(line, " "); len(fields) > 4 {
+			list = append(list, unescapeOctal(fields[4]))
+		}
+	}
+	return sortedUnique(list)
+}
+
+// unescapeOctal undoes what the kernel does to space, tab, newline and backslash in a path: "\040".
+func unescapeOctal(s string) string {
+	var b strings.Builder
+	for i := 0; i < len(s); i++ {
+		if s[i] == '\\' && i+3 < len(s) {
+			if n, err := strconv.ParseUint(s[i+1:i+4], 8, 8); err == nil {
+				b.WriteByte(byte(n))
+				i += 3
+				continue
+			}
+		}
+		b.WriteByte(s[i])
+	}
+	return b.String()
+}

@@ -1,0 +1,81 @@
+package rootfs
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"syscall"
+	"testing"
+)
+
+func TestHostTree(t *testing.T) {
+	tree, err := HostTree()
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	file, big, fifo, sym := filepath.Join(dir, "f"), filepath.Join(dir, "big"), filepath.Join(dir, "fifo"), filepath.Join(dir, "l")
+	for p, size := range map[string]int{file: 3, big: maxReadFile + 1} {
+		if err := os.WriteFile(p, make([]byte, size), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := errors.Join(os.Symlink("f", sym), os.Link(file, file+"2"), syscall.Mkfifo(fifo, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	if info, err := tree.Lstat(file); err != nil || info.Nlink != 2 || info.UID != os.Getuid() || info.Ino == 0 || info.Mode != 0o600 {
+		t.Errorf("Lstat = %+v, %v", info, err)
+	}
+	if info, err := tree.Lstat(sym); err != nil || info.Mode&fs.ModeSymlink == 0 {
+		t.Errorf("Lstat of a link = %+v, %v", info, err)
+	}
+	if text, err := tree.Readlink(sym); err != nil || text != "f" {
+		t.Errorf("Readlink = %q, %v", text, err)
+	}
+	if names, err := tree.ReadDir(dir); err != nil || !slices.Equal(names, []string{"big", "f", "f2", "fifo", "l"}) {
+		t.Errorf("ReadDir = %q, %v", names, err)
+	}
+	if data, err := tree.ReadFile(file); err != nil || len(data) != 3 {
+		t.Errorf("ReadFile = %d bytes, %v", len(data), err)
+	}
+	for _, p := range []string{big, fifo, sym, dir, "/dev/null"} {
+		if _, err := tree.ReadFile(p); err == nil {
+			t.Errorf("ReadFile(%q) works", p)
+		}
+	}
+	for _, p := range []string{filepath.Join(dir, "no"), filepath.Join(file, "below")} {
+		if _, err := tree.Lstat(p); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("Lstat(%q): %v", p, err)
+		}
+	}
+	if !slices.Contains(tree.MountPoints(), "/proc") {
+		t.Errorf("no /proc in %q", tree.MountPoints())
+	}
+	// The machine's own tree compiles with each base.
+	for _, base := range []string{"base none", "base system", "base host"} {
+		v, err := Compile(request(tree, rules(t, base, "read "+dir, "deny "+file)))
+		if err != nil {
+			t.Fatalf("%s: %v", base, err)
+		}
+		checkView(t, tree, v)
+		if at := v.Inside(file); len(at) != 0 {
+			t.Errorf("%s: denied file at %q", base, at)
+		}
+		if at := v.Inside(file + "2"); len(at) != 0 {
+			t.Errorf("%s: its hard link at %q", base, at)
+		}
+	}
+}
+
+func TestParseMountPoints(t *testing.T) {
+	got := parseMountPoints("22 1 0:21 / /proc rw - proc proc rw\n" +
+		"30 1 8:1 /x /mnt/a\\040b\\011c\\012d\\134e rw shared:1 - ext4 /dev/sda1 rw\n" +
+		"31 1 8:1 / / rw - ext4 /dev/sda1 rw\n32 1 8:1 / / rw - ext4 x rw\n" +
+		"33 1 8:1 / /odd\u00a0\\x\\9 rw - ext4 x rw\nshort line\n")
+	same(t, "mount points", got, []string{"/", "/mnt/a b\tc\nd\\e", "/odd\u00a0\\x\\9", "/proc"})
+}

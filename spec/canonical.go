@@ -1,0 +1,30 @@
+package spec
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+)
+
+// Canonical is the policy as one JSON file: nothing extended, every path absolute, every default filled in, keys in
+// order. Load reads it as the same policy. The places that From fields tell are not in it.
+func (p *Policy) Canonical() []byte { return marshal(encode(policyKeys(), p), "") }
+
+// digest is the SHA-256 of the canonical policy, in hex.
+func (p *Policy) digest() string {
+	sum := sha256.Sum256(p.Canonical())
+	return hex.EncodeToString(sum[:])
+}
+
+// marshal writes maps, lists, strings, numbers and booleans as JSON; keys are sorted. None of them can fail.
+func marshal(v any, indent string) []byte {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	e.SetIndent("", indent)
+	if err := e.Encode(v); err != nil {
+		panic("spec: marshal JSON: " + err.Error())
+	}
+	return b.Bytes()
+}

@@ -1,0 +1,37 @@
+package spec
+
+import "github.com/sandboxrun/sandboxrun/rootfs"
+
+// Host is what Resolve knows of the machine and of the caller: plain data, so that tests can make machines up.
+type Host struct {
+	UID, GID  int
+	User      string // the caller's name, never empty
+	Group     string // its group's name, never empty
+	Root      bool   // the launcher may map any user
+	Setgroups bool   // and drop supplementary groups
+	Arch      string // GOARCH
+	Kernel    Kernel
+	Tree      rootfs.Tree
+	Resolv    string   // content of /etc/resolv.conf; empty if there is none
+	ProcFiles []string // which of HiddenProc and ReadonlyProc this kernel has
+}
+
+// Kernel is a kernel's version.
+type Kernel struct{ Major, Minor int }
+
+// HiddenProc are the files and directories of /proc that tell about the machine or steer it and that no program needs.
+// The first are Docker's; the page and memory tables are readable by root alone, and so by root's programs here.
+func HiddenProc() []string {
+	return []string{
+		"/proc/acpi", "/proc/asound", "/proc/interrupts", "/proc/kcore", "/proc/keys", "/proc/latency_stats",
+		"/proc/sched_debug", "/proc/scsi", "/proc/timer_list", "/proc/timer_stats",
+		"/proc/kallsyms", "/proc/kmsg", "/proc/kpagecgroup", "/proc/kpagecount", "/proc/kpageflags",
+		"/proc/key-users", "/proc/slabinfo", "/proc/vmallocinfo",
+	}
+}
+
+// ReadonlyProc are those that a program may read but not write. Their modes let uid 0 write even without a capability,
+// and a root launcher's programs are uid 0 to the kernel.
+func ReadonlyProc() []string {
+	return []string{"/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger"}
+}

@@ -1,0 +1,163 @@
+package spec
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"math"
+	"strconv"
+	"strings"
+	"unicode/utf16"
+)
+
+// maxDepth bounds how deep JSON values may nest; a policy needs 6 levels.
+const maxDepth = 100
+
+// jsonReader makes nodes of a JSON document.
+type jsonReader struct {
+	decoder *json.Decoder
+	data    []byte
+	cursor  *cursor
+}
+
+// readJSON reads a JSON document, which must be one object. Unlike encoding/json it refuses keys that are set twice and
+// escapes that are no character (they would silently become another path).
+func readJSON(data []byte) (*node, *fault) {
+	r := &jsonReader{json.NewDecoder(bytes.NewReader(data)), data, newCursor(data)}
+	r.decoder.UseNumber()
+	root, f := r.value(0)
+	if f != nil {
+		return nil, f
+	}
+	if root.kind != tableNode {
+		return nil, &fault{at: root.at, message: "want a JSON object"}
+	}
+	if _, at, f := r.token(); f == nil || f.message != errEnd {
+		return nil, &fault{at: at, message: "more text after the end of the JSON object"}
+	}
+	return root, nil
+}
+
+const errEnd = "the file ends too early"
+
+// token returns the next token and where it begins.
+func (r *jsonReader) token() (json.Token, position, *fault) {
+	start := int(r.decoder.InputOffset())
+	start = len(r.data) - len(bytes.TrimLeft(r.data[start:], " \t\r\n,:"))
+	at := r.cursor.position(start)
+	t, err := r.decoder.Token()
+	if err == nil {
+		if s, ok := t.(string); ok && strings.ContainsRune(s, '\uFFFD') &&
+			loneSurrogate(r.data[start:r.decoder.InputOffset()]) {
+			return nil, at, &fault{at: at, message: `a \u escape in this string is half of a surrogate pair`}
+		}
+		return t, at, nil
+	}
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+		return nil, at, &fault{at: at, message: errEnd}
+	}
+	return nil, at, &fault{at: at, message: "read JSON: " + err.Error()}
+}
+
+func (r *jsonReader) value(depth int) (*node, *fault) {
+	t, at, f := r.token()
+	if f != nil {
+		return nil, f
+	}
+	if depth > maxDepth {
+		return nil, &fault{at: at, message: "values nest too deep"}
+	}
+	n := &node{at: at}
+	switch t := t.(type) {
+	case json.Delim:
+		if t == '{' {
+			return n, r.table(n, depth)
+		}
+		return n, r.list(n, depth)
+	case string:
+		n.kind, n.text = stringNode, t
+	case bool:
+		n.kind, n.yes = boolNode, t
+	case json.Number:
+		return n, number(n, t.String())
+	case nil:
+		n.kind = nullNode
+	}
+	return n, nil
+}
+
+func (r *jsonReader) table(n *node, depth int) *fault {
+	n.kind = tableNode
+	for r.decoder.More() {
+		t, at, f := r.token()
+		if f != nil {
+			return f
+		}
+		name, ok := t.(string)
+		if !ok {
+			return &fault{at: at, message: "want a key in double quotes"}
+		}
+		if first := n.get(name); first != nil {
+			return setTwice(at, name, first)
+		}
+		v, f := r.value(depth + 1)
+		if f != nil {
+			return f
+		}
+		n.fields = append(n.fields, field{name, at, v})
+	}
+	_, _, f := r.token() // the brace, or what is wrong with the text in its place
+	return f
+}
+
+func (r *jsonReader) list(n *node, depth int) *fault {
+	n.kind = listNode
+	for r.decoder.More() {
+		v, f := r.value(depth + 1)
+		if f != nil {
+			return f
+		}
+		n.items = append(n.items, v)
+	}
+	_, _, f := r.token()
+	return f
+}
+
+func number(n *node, s string) *fault {
+	var err error
+	if strings.ContainsAny(s, ".eE") {
+		n.kind = floatNode
+		if n.float, err = strconv.ParseFloat(s, 64); err != nil {
+			n.float = math.Inf(1) // no range allows it
+		}
+		return nil
+	}
+	n.kind = integerNode
+	if n.integer, err = strconv.ParseInt(s, 10, 64); err != nil {
+		return &fault{at: n.at, message: "the number does not fit in 64 bits"}
+	}
+	n.float = float64(n.integer)
+	return nil
+}
+
+// loneSurrogate says whether a JSON string as written holds a \u escape of half a pair.
+func loneSurrogate(raw []byte) bool {
+	high := false
+	for i := 0; i < len(raw); i++ {
+		r := rune(-1)
+		if raw[i] == '\\' && i+1 < len(raw) {
+			i++
+			if raw[i] == 'u' && i+4 < len(raw) {
+				u, _ := strconv.ParseUint(string(raw[i+1:i+5]), 16, 16)
+				r, i = rune(u), i+4
+			}
+		}
+		low := r >= 0xDC00 && utf16.IsSurrogate(r)
+		if high != low {
+			return true
+		}
+		high = utf16.IsSurrogate(r) && !low
+	}
+	return high
+}

@@ -1,0 +1,263 @@
+package spec
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+
+	"github.com/sandboxrun/sandboxrun/rootfs"
+)
+
+// info is what people are told about a key: messages, the schema and the reference all come from it.
+type info struct {
+	name     string
+	kind     string         // what values it takes, in a few words
+	doc      string         // one or more sentences
+	def      string         // what holds when nothing is said, as it would be written, or in words
+	required bool           // in each table of a list of tables
+	schema   map[string]any // the JSON Schema of its value, without the description
+	inner    []info         // the keys of its table, or of the tables in its list
+	named    bool           // its table holds tables under names of the user's own
+}
+
+// kindRecords is the kind of a list of tables.
+const kindRecords = "list of tables"
+
+// key is one key of a table that describes a T: how to read it, and how to write it down again.
+type key[T any] struct {
+	info
+	// set reads a value; name is the whole key, for messages.
+	set func(s *scope, name string, t *T, v *node)
+	// get returns what Canonical writes, or nil where the key says nothing.
+	get func(t *T) any
+}
+
+// byDefault documents the default.
+func (k key[T]) byDefault(def string) key[T] { k.def = def; return k }
+
+// must makes a key required.
+func (k key[T]) must() key[T] { k.required = true; return k }
+
+func infos[T any](keys []key[T]) []info {
+	list := make([]info, len(keys))
+	for i, k := range keys {
+		list[i] = k.info
+	}
+	return list
+}
+
+// readTable reads every key of a table.
+func readTable[T any](s *scope, prefix string, keys []key[T], t *T, v *node) {
+	if v.kind != tableNode {
+		s.wrongKind(v, prefix, "a table")
+		return
+	}
+fields:
+	for _, f := range v.fields {
+		name := under(prefix, f.name)
+		for _, k := range keys {
+			if k.name == f.name {
+				s.said[name] = s.place(f.at)
+				k.set(s, name, t, f.value)
+				continue fields
+			}
+		}
+		s.unknown(f.at, name)
+	}
+	for _, k := range keys {
+		if k.required && prefix != "" && v.get(k.name) == nil {
+			s.wrong(v.at, under(prefix, k.name), "missing")
+		}
+	}
+}
+
+// encode is the inverse of readTable.
+func encode[T any](keys []key[T], t *T) map[string]any {
+	table := map[string]any{}
+	for _, k := range keys {
+		if v := k.get(t); v != nil {
+			table[k.name] = v
+		}
+	}
+	return table
+}
+
+// encodeInner is encode where an empty table says nothing.
+func encodeInner[T any](keys []key[T], t *T) any {
+	if table := encode(keys, t); len(table) > 0 {
+		return table
+	}
+	return nil
+}
+
+// sectionKey is a table whose keys describe the same T.
+func sectionKey[T any](name, doc string, keys []key[T]) key[T] {
+	return key[T]{
+		info: info{name: name, kind: "table", doc: doc, inner: infos(keys)},
+		set:  func(s *scope, name string, t *T, v *node) { readTable(s, name, keys, t, v) },
+		get:  func(t *T) any { return encodeInner(keys, t) },
+	}
+}
+
+// recordKey is an optional table that describes an R of its own.
+func recordKey[T, R any](name, doc string, keys []key[R], at func(*T) **R, from func(*R) *string) key[T] {
+	return key[T]{
+		info: info{name: name, kind: "table", doc: doc, inner: infos(keys)},
+		set: func(s *scope, name string, t *T, v *node) {
+			r := at(t)
+			if *r == nil {
+				*r = new(R)
+			}
+			*from(*r) = s.from(v.at, name)
+			readTable(s, name, keys, *r, v)
+		},
+		get: func(t *T) any {
+			if *at(t) == nil {
+				return nil
+			}
+			return encodeInner(keys, *at(t))
+		},
+	}
+}
+
+// recordsKey is a list of tables, each of which describes an R. Lists append to what an extended policy says.
+func recordsKey[T, R any](name, doc string, keys []key[R], at func(*T) *[]R, from func(*R) *string) key[T] {
+	return key[T]{
+		info: info{name: name, kind: kindRecords, doc: doc, inner: infos(keys)},
+		set: func(s *scope, name string, t *T, v *node) {
+			for _, item := range s.list(v, name, "a list of tables") {
+				var r R
+				*from(&r) = s.from(item.at, name)
+				readTable(s, name, keys, &r, item)
+				*at(t) = append(*at(t), r)
+			}
+		},
+		get: func(t *T) any {
+			return listOf(*at(t), func(r R) any { return encode(keys, &r) })
+		},
+	}
+}
+
+// viewName is what a view may be called: the same as a sandbox.
+const viewName = `^[A-Za-z0-9][A-Za-z0-9_.-]{0,127}$`
+
+// viewsKey is a table of views under names of the user's own.
+func viewsKey(name, doc string, keys []key[View]) key[Policy] {
+	return key[Policy]{
+		info: info{name: name, kind: "table of tables", doc: doc, inner: infos(keys), named: true},
+		set: func(s *scope, name string, p *Policy, v *node) {
+			if v.kind != tableNode {
+				s.wrongKind(v, name, "a table")
+				return
+			}
+			valid := regexp.MustCompile(viewName)
+			for _, f := range v.fields {
+				full := under(name, f.name)
+				if !valid.MatchString(f.name) {
+					s.wrong(f.at, full, "check name %q: want letters, digits, \"_\", \".\" and \"-\", at most 128", f.name)
+					continue
+				}
+				view := p.Views[f.name]
+				readTable(s, full, keys, &view, f.value)
+				if p.Views == nil {
+					p.Views = map[string]View{}
+				}
+				p.Views[f.name] = view
+			}
+		},
+		get: func(p *Policy) any {
+			if len(p.Views) == 0 {
+				return nil
+			}
+			views := map[string]any{}
+			for name, view := range p.Views {
+				views[name] = encode(keys, &view)
+			}
+			return views
+		},
+	}
+}
+
+// grantsKey is a list of host paths.
+func grantsKey[T any](name, doc string, at func(*T) *[]rootfs.Grant) key[T] {
+	return key[T]{
+		info: info{name: name, kind: "list of paths", doc: doc, schema: listSchema(pathSchema())},
+		set: func(s *scope, name string, t *T, v *node) {
+			for _, item := range s.list(v, name, "a list of paths") {
+				if p, ok := s.path(item, name, s.hostPath); ok {
+					*at(t) = append(*at(t), rootfs.Grant{Path: p, From: s.from(item.at, name)})
+				}
+			}
+		},
+		get: func(t *T) any {
+			return listOf(*at(t), func(g rootfs.Grant) any { return g.Path })
+		},
+	}
+}
+
+// pathKey is one path, made absolute by the given rule.
+func pathKey[T any](name, doc string, inside bool, at func(*T) *string) key[T] {
+	kind := "path"
+	if inside {
+		kind = "absolute path"
+	}
+	return key[T]{
+		info: info{name: name, kind: kind, doc: doc, schema: pathSchema()},
+		set: func(s *scope, name string, t *T, v *node) {
+			rule := s.hostPath
+			if inside {
+				rule = s.insidePath
+			}
+			if p, ok := s.path(v, name, rule); ok {
+				*at(t) = p
+			}
+		},
+		get: func(t *T) any { return unlessZero(*at(t)) },
+	}
+}
+
+// listOf writes a list, or nil for an empty one.
+func listOf[R any](items []R, write func(R) any) any {
+	if len(items) == 0 {
+		return nil
+	}
+	list := make([]any, len(items))
+	for i, item := range items {
+		list[i] = write(item)
+	}
+	return list
+}
+
+func unlessZero[V comparable](v V) any {
+	var zero V
+	if v == zero {
+		return nil
+	}
+	return v
+}
+
+func pathSchema() map[string]any { return map[string]any{"type": "string", "minLength": 1} }
+
+func listSchema(item map[string]any) map[string]any {
+	return map[string]any{"type": "array", "items": item}
+}
+
+// under is a key of a table, written as TOML would have it.
+func under(table, name string) string {
+	if table == "" {
+		return joinKey(name)
+	}
+	return table + "." + joinKey(name)
+}
+
+// joinKey writes a key with dots, and in quotes what is no bare TOML key.
+func joinKey(names ...string) string {
+	parts := make([]string, len(names))
+	for i, n := range names {
+		parts[i] = n
+		if n == "" || strings.Trim(n, nameChars+"-") != "" {
+			parts[i] = fmt.Sprintf("%q", n)
+		}
+	}
+	return strings.Join(parts, ".")
+}

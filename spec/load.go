@@ -1,0 +1,268 @@
+package spec
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/sandboxrun/sandboxrun/netpolicy"
+	"github.com/sandboxrun/sandboxrun/rootfs"
+)
+
+// Bounds of what a policy is read from.
+const (
+	maxExtends = 8       // files and presets in one chain of extends
+	maxFile    = 1 << 20 // bytes of one file
+)
+
+// Input is a policy file and everything that its meaning depends on. Load looks at nothing else.
+type Input struct {
+	Name string // of the file, for messages; a name that ends in .json is read as JSON
+	Data []byte
+	Dir  string // absolute directory that relative paths are relative to; empty means Cwd
+	Cwd  string // the caller's working directory, for a policy that has no directory of its own, such as standard input
+	Home string // what "~" stands for; may be empty
+	// Env is what "$VAR" is looked up in.
+	Env map[string]string
+	// ReadFile reads the file that extends names, by its absolute path. It may be nil where files cannot be extended.
+	ReadFile func(path string) ([]byte, error)
+}
+
+// Load reads a policy and fills in its defaults. TOML is read unless the name ends in .json or the text begins with a
+// brace. When the policy is wrong, the error is a *PolicyError.
+func Load(in Input) (*Policy, error) { return load(in, notYet()) }
+
+func load(in Input, refused []unsupported) (*Policy, error) {
+	if in.Dir == "" {
+		in.Dir = in.Cwd
+	}
+	if !path.IsAbs(in.Dir) {
+		return nil, fmt.Errorf("load policy %q: directory %q is not absolute", in.Name, in.Dir)
+	}
+	l := &loader{in: in, keys: policyKeys(), policy: defaults(), said: map[string]place{}}
+	l.policy.File = in.Name
+	l.file(document{in.Name, in.Data, in.Dir, path.Join(in.Dir, path.Base(in.Name))})
+	l.finish()
+	l.refuse(refused)
+	if len(l.problems) > 0 {
+		return nil, policyError(l.problems, l.policy.Sources)
+	}
+	l.policy.Digest = l.policy.digest()
+	return l.policy, nil
+}
+
+// defaults is the policy that says nothing.
+func defaults() *Policy {
+	return &Policy{
+		Enforce: EnforceRequired,
+		User:    User{Kind: "caller", From: fromDefault},
+		Files: rootfs.Policy{
+			Base: rootfs.Base{Kind: rootfs.BaseSystem, From: fromDefault}, Missing: "error",
+		},
+		Env:       EnvPolicy{Redact: true},
+		Network:   netpolicy.Policy{Mode: netpolicy.Isolated, EnvURLs: true, Transparent: true, From: fromDefault},
+		Processes: Processes{Spawn: true},
+	}
+}
+
+// fromDefault is the From of what no policy says.
+const fromDefault = "default"
+
+// loader reads a chain of files into one policy: the file that is extended first, then what extends it.
+type loader struct {
+	in       Input
+	keys     []key[Policy]
+	policy   *Policy
+	problems []Problem
+	said     map[string]place // where each key was said last
+	chain    []document       // that are being read: each extends the next
+}
+
+// document is one file or preset of the chain.
+type document struct {
+	name string // for messages
+	data []byte
+	dir  string
+	id   string // the same for the same file or preset
+}
+
+// place is a position in one of the files.
+type place struct {
+	file string
+	at   position
+}
+
+// scope is a loader at one file.
+type scope struct {
+	*loader
+	document
+}
+
+// fail notes a problem.
+func (l *loader) fail(p place, key, format string, args ...any) {
+	l.failHint(p, key, "", format, args...)
+}
+
+func (l *loader) failHint(p place, key, hint, format string, args ...any) {
+	l.problems = append(l.problems, Problem{
+		File: p.file, Line: p.at.line, Column: p.at.column, Key: key, Message: fmt.Sprintf(format, args...), Hint: hint,
+	})
+}
+
+func (s *scope) place(at position) place { return place{s.name, at} }
+
+func (s *scope) wrong(at position, key, format string, args ...any) {
+	s.fail(s.place(at), key, format, args...)
+}
+
+// from says where a key was found, as policies tell it.
+func (s *scope) from(at position, key string) string {
+	return fmt.Sprintf("%s:%d:%d: %s", s.name, at.line, at.column, key)
+}
+
+// file reads one document, after the one that it extends.
+func (l *loader) file(d document) {
+	if !slices.Contains(l.policy.Sources, d.name) {
+		l.policy.Sources = append(l.policy.Sources, d.name)
+	}
+	s := &scope{l, d}
+	root, f := parse(d)
+	if f != nil {
+		s.wrong(f.at, f.key, "%s", f.message)
+		return
+	}
+	if !s.checkVersion(root) {
+		return
+	}
+	l.chain = append(l.chain, d)
+	if e := root.get("extends"); e != nil {
+		s.extend(e.value)
+	}
+	l.chain = l.chain[:len(l.chain)-1]
+	readTable(s, "", l.keys, l.policy, root)
+}
+
+func parse(d document) (*node, *fault) {
+	data := bytes.TrimPrefix(d.data, []byte("\ufeff"))
+	if len(data) > maxFile {
+		return nil, &fault{at: position{1, 1}, message: fmt.Sprintf("the file is larger than %d bytes", maxFile)}
+	}
+	if i := invalidUTF8(data); i >= 0 {
+		return nil, &fault{at: newCursor(data).position(i), message: "the file is not UTF-8"}
+	}
+	if strings.HasSuffix(d.name, ".json") || looksLikeJSON(data) {
+		return readJSON(data)
+	}
+	return readTOML(data)
+}
+
+// checkVersion comes first: in a file of another version the other keys may mean something else.
+func (s *scope) checkVersion(root *node) bool {
+	v := root.get("version")
+	switch {
+	case v == nil:
+		s.wrong(position{1, 1}, "version", "missing: a policy says version = 1")
+	case v.value.kind != integerNode:
+		s.wrongKind(v.value, "version", "the number 1")
+	case v.value.integer != 1:
+		s.wrong(v.value.at, "version", "version %d is not known: this sandboxrun reads version 1", v.value.integer)
+	default:
+		return true
+	}
+	return false
+}
+
+// extend reads the preset or file that the current document extends.
+func (s *scope) extend(v *node) {
+	name, ok := s.text(v, "extends")
+	if !ok {
+		return
+	}
+	d, err := s.find(name)
+	if err == nil {
+		err = s.checkChain(d)
+	}
+	if err != nil {
+		s.wrong(v.at, "extends", "%v", err)
+		return
+	}
+	s.file(d)
+}
+
+// find gets a document by the name that extends gives it.
+func (s *scope) find(name string) (document, error) {
+	isFile := strings.Contains(name, "/") || strings.HasSuffix(name, ".toml") || strings.HasSuffix(name, ".json")
+	if !isFile {
+		data, ok := Preset(name)
+		if !ok {
+			return document{}, fmt.Errorf("preset %q is not known: want one of %q, or a file: \"./NAME.toml\"", name, Presets())
+		}
+		id := "preset " + name
+		return document{id, data, s.dir, id}, nil
+	}
+	p, err := s.hostPath(name)
+	if err != nil {
+		return document{}, err
+	}
+	if s.in.ReadFile == nil {
+		return document{}, errors.New("this policy cannot extend a file")
+	}
+	data, err := s.in.ReadFile(p)
+	if err != nil {
+		return document{}, fmt.Errorf("read %q: %w", p, err)
+	}
+	return document{p, data, path.Dir(p), p}, nil
+}
+
+// checkChain refuses a document that extends itself in the end, or a chain that is too long to be meant.
+func (l *loader) checkChain(d document) error {
+	names := make([]string, 0, len(l.chain)+1)
+	for _, c := range l.chain {
+		names = append(names, c.name)
+	}
+	names = append(names, d.name)
+	chain := strings.Join(names, " -> ")
+	if slices.ContainsFunc(l.chain, func(c document) bool { return c.id == d.id }) {
+		return fmt.Errorf("it extends itself: %s", chain)
+	}
+	if len(l.chain) >= maxExtends {
+		return fmt.Errorf("the chain is longer than %d: %s", maxExtends, chain)
+	}
+	return nil
+}
+
+// finish fills in and checks what depends on more than one key, or on more than one file.
+func (l *loader) finish() {
+	if w := l.policy.Files.Workspace; w != nil {
+		l.finishWorkspace(w)
+	}
+	p := l.policy.Processes
+	if p.Steps > 0 && p.Guard == "" {
+		l.fail(l.said["processes.steps"], "processes.steps", `a step budget needs guard = "python"`)
+	}
+}
+
+func (l *loader) finishWorkspace(w *rootfs.Workspace) {
+	if w.Source == "" {
+		if p, ok := l.said["workspace.source"]; !ok { // otherwise it was wrong, and that is said already
+			p = l.said["workspace"]
+			l.fail(p, "workspace.source", `missing: a workspace has a directory or "tmpfs" as its source`)
+		}
+		return
+	}
+	if w.Lifetime == "" {
+		w.Lifetime = "sandbox"
+	}
+	if w.Path == "" {
+		w.Path = w.Source
+		if w.Source == sourceTmpfs {
+			w.Path = "/w"
+		}
+	}
+	if w.Size > 0 && w.Source != sourceTmpfs {
+		l.fail(l.said["workspace.size"], "workspace.size", `only a workspace with source = "tmpfs" has a size`)
+	}
+}

@@ -1,0 +1,86 @@
+package spec
+
+import (
+	"slices"
+	"strings"
+)
+
+// maxDistance is how many edits away a key may be to be taken for a slip of another.
+const maxDistance = 2
+
+// unknown notes a key that does not exist, with the one that was probably meant.
+func (s *scope) unknown(at position, name string) {
+	if meant := nearest(name, keyNames(infos(s.keys), "", name)); meant != "" && meant != name {
+		s.wrong(at, name, "unknown key, did you mean %q?", meant)
+		return
+	}
+	s.wrong(at, name, "unknown key")
+}
+
+// keyNames lists every key in full. The names of the user's own tables are taken from the key that is looked for.
+func keyNames(keys []info, prefix, like string) []string {
+	var names []string
+	for _, k := range keys {
+		full := under(prefix, k.name)
+		names = append(names, full)
+		inner := full
+		if k.named {
+			rest, ok := strings.CutPrefix(like, full+".")
+			own, _, nested := strings.Cut(rest, ".")
+			if !ok || !nested {
+				continue
+			}
+			inner += "." + own
+		}
+		names = append(names, keyNames(k.inner, inner, like)...)
+	}
+	return names
+}
+
+// nearest returns the name that is the fewest edits away, or else the first one that only lies in another table; ""
+// when there is none. Of a short name, half may differ: everything is near to "ab".
+func nearest(name string, names []string) string {
+	last := name[strings.LastIndex(name, ".")+1:]
+	best, least := "", maxDistance+1
+	for _, n := range names {
+		if d := distance(name, n); d < least && 2*d <= len(last) {
+			best, least = n, d
+		}
+	}
+	if best != "" {
+		return best
+	}
+	i := slices.IndexFunc(names, func(n string) bool { return n == last || strings.HasSuffix(n, "."+last) })
+	if i < 0 {
+		return ""
+	}
+	return names[i]
+}
+
+// distance is the number of characters to insert, delete, replace or swap with their neighbour (optimal string
+// alignment) that turns one string into the other. Strings whose lengths are too far apart are not compared.
+func distance(a, b string) int {
+	if d := len(a) - len(b); d > maxDistance || -d > maxDistance {
+		return maxDistance + 1
+	}
+	before, last := make([]int, len(b)+1), make([]int, len(b)+1)
+	for j := range last {
+		last[j] = j
+	}
+	for i := 1; i <= len(a); i++ {
+		row := make([]int, len(b)+1)
+		row[0] = i
+		for j := 1; j <= len(b); j++ {
+			cost := 1
+			if a[i-1] == b[j-1] {
+				cost = 0
+			}
+			row[j] = min(last[j]+1, row[j-1]+1, last[j-1]+cost)
+			if i > 1 && j > 1 && a[i-1] == b[j-2] && a[i-2] == b[j-1] {
+				row[j] = min(row[j], before[j-2]+1)
+			}
+		}
+		before, last = last, row
+	}
+	return last[len(b)]
+}

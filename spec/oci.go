@@ -1,0 +1,149 @@
+package spec
+
+import (
+	"fmt"
+	"sort"
+
+	"github.com/opencontainers/runtime-spec/specs-go"
+
+	"github.com/sandboxrun/sandboxrun/netpolicy"
+	"github.com/sandboxrun/sandboxrun/rootfs"
+)
+
+// Names of things in a bundle, beside config.json. Relative sources of mounts are relative to the bundle.
+const (
+	RootDir      = "rootfs"
+	MaskFile     = "masks/file"
+	MaskDir      = "masks/dir"
+	GeneratedDir = "generated"
+)
+
+// GeneratedFile is the place in the bundle of the content of the i-th mount of a view.
+func GeneratedFile(i int) string { return fmt.Sprintf("%s/%d", GeneratedDir, i) }
+
+// sharedMemory is the size of /dev/shm. Docker's 64 MiB breaks every program that passes arrays between processes.
+const sharedMemory = 1 << 30
+
+// ociSpec is the Plan as an OCI runtime configuration, without the program: the command that uses it fills in
+// process.args.
+func ociSpec(p *Plan, h *Host, id identity) *specs.Spec {
+	s := &specs.Spec{
+		Version:  specs.Version,
+		Hostname: hostname,
+		Root:     &specs.Root{Path: RootDir, Readonly: true},
+		Process: &specs.Process{
+			User:            specs.User{UID: uint32(p.Exec.UID), GID: uint32(p.Exec.GID)},
+			Args:            []string{"/bin/sh"},
+			Env:             p.Environ(nil, nil),
+			Cwd:             p.Exec.Dir,
+			Capabilities:    &specs.LinuxCapabilities{},
+			NoNewPrivileges: true,
+		},
+		Mounts: append(systemMounts(), viewMounts(p.View, p.Exec)...),
+		Linux: &specs.Linux{
+			Namespaces:    namespaces(p.Network),
+			UIDMappings:   id.maps[0],
+			GIDMappings:   id.maps[1],
+			MaskedPaths:   p.Exec.Hide,
+			ReadonlyPaths: p.Exec.Readonly,
+			Seccomp:       Seccomp(h.Arch, h.Kernel.Major, h.Kernel.Minor),
+		},
+	}
+	return s
+}
+
+func namespaces(mode string) []specs.LinuxNamespace {
+	list := []specs.LinuxNamespace{
+		{Type: specs.UserNamespace}, {Type: specs.MountNamespace}, {Type: specs.PIDNamespace}, {Type: specs.IPCNamespace},
+		{Type: specs.UTSNamespace}, {Type: specs.CgroupNamespace},
+	}
+	if mode != netpolicy.Host {
+		list = append(list, specs.LinuxNamespace{Type: specs.NetworkNamespace})
+	}
+	return list
+}
+
+// systemMounts are the file systems that every program expects.
+func systemMounts() []specs.Mount {
+	return []specs.Mount{
+		{Destination: "/proc", Type: "proc", Source: "proc", Options: []string{"nosuid", "noexec", "nodev"}},
+		{Destination: "/dev", Type: "tmpfs", Source: "tmpfs", Options: []string{
+			"nosuid", "noexec", "strictatime", "mode=755", "size=64k", "ro",
+		}},
+		{Destination: "/dev/pts", Type: "devpts", Source: "devpts", Options: []string{
+			"nosuid", "noexec", "newinstance", "ptmxmode=0666", "mode=0620",
+		}},
+		{Destination: "/dev/shm", Type: "tmpfs", Source: "shm", Options: []string{
+			"nosuid", "noexec", "nodev", "mode=1777", fmt.Sprintf("size=%d", sharedMemory), "nr_inodes=65536",
+		}},
+	}
+}
+
+func viewMounts(v *rootfs.View, e Exec) []specs.Mount {
+	list := make([]specs.Mount, 0, len(v.Mounts))
+	for i, m := range v.Mounts {
+		list = append(list, ViewMount(i, m, e))
+	}
+	return list
+}
+
+// ViewMount is the i-th mount of a view as an OCI mount. A relative source is relative to the bundle.
+func ViewMount(i int, m rootfs.Mount, e Exec) specs.Mount {
+	// The recursive options cover file systems mounted below the source as well. They only ever add flags, so that those
+	// which the kernel has locked (a nosuid /tmp, opencontainers/runc#1229) stay.
+	options := []string{"rbind", "rprivate", "rnosuid", "rnodev"}
+	switch m.Kind {
+	case rootfs.MountTmpfs:
+		return specs.Mount{Destination: m.Target, Type: "tmpfs", Source: "tmpfs", Options: tmpfsOptions(m, e)}
+	case rootfs.MountMask:
+		source := MaskFile
+		if m.Dir {
+			source = MaskDir
+		}
+		return specs.Mount{Destination: m.Target, Type: "bind", Source: source, Options: append(options, "rro", "rnoexec")}
+	}
+	source := m.Source
+	if source == "" {
+		source = GeneratedFile(i)
+	}
+	if !m.Writable {
+		options = append(options, "rro")
+	}
+	return specs.Mount{Destination: m.Target, Type: "bind", Source: source, Options: options}
+}
+
+func tmpfsOptions(m rootfs.Mount, e Exec) []string {
+	options := []string{
+		"nosuid", "nodev", fmt.Sprintf("mode=%#o", m.Mode), fmt.Sprintf("size=%d", m.Size),
+		fmt.Sprintf("nr_inodes=%d", m.Inodes),
+	}
+	if m.Owned {
+		options = append(options, fmt.Sprintf("uid=%d", e.UID), fmt.Sprintf("gid=%d", e.GID))
+	}
+	return options
+}
+
+// Environ is the environment of a program: what every program has, then what the policy takes from the caller, then
+// what it sets, then what this one exec adds.
+func (p *Plan) Environ(caller, extra map[string]string) []string {
+	env := map[string]string{}
+	for k, v := range p.Exec.Env {
+		env[k] = v
+	}
+	for k, v := range caller {
+		if allowed(p.Exec.EnvAllow, k) {
+			env[k] = v
+		}
+	}
+	for _, more := range []map[string]string{p.Exec.EnvSet, extra} {
+		for k, v := range more {
+			env[k] = v
+		}
+	}
+	list := make([]string, 0, len(env))
+	for k, v := range env {
+		list = append(list, k+"="+v)
+	}
+	sort.Strings(list)
+	return list
+}

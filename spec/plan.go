@@ -1,0 +1,58 @@
+package spec
+
+import (
+	"time"
+
+	"github.com/opencontainers/runtime-spec/specs-go"
+
+	"github.com/sandboxrun/sandboxrun/rootfs"
+)
+
+// Plan is what has been decided. It never changes after Resolve, and nothing later decides again.
+type Plan struct {
+	Name         string       `json:"name,omitempty"`
+	PolicyFile   string       `json:"policy_file"`
+	PolicyDigest string       `json:"policy_digest"`
+	Spec         *specs.Spec  `json:"spec"` // the OCI configuration; a bundle of it runs under runc and crun too
+	View         *rootfs.View `json:"view"`
+	Exec         Exec         `json:"exec"`
+	Network      string       `json:"network"` // the mode
+	// Weaker lists the protections that were asked for and cannot be had here.
+	Weaker []Weakness `json:"weaker,omitempty"`
+	// Warnings are for the user to see at the start.
+	Warnings []string `json:"warnings,omitempty"`
+}
+
+// Weakness is a protection that was asked for and cannot be had, with the reason.
+type Weakness struct {
+	What   string `json:"what"`
+	Reason string `json:"reason"`
+}
+
+// Exec is what every exec of a sandbox has in common.
+type Exec struct {
+	UID      int `json:"uid"` // the program's numbers in the sandbox's user namespace
+	GID      int `json:"gid"`
+	ShownUID int `json:"shown_uid"` // and as it sees itself
+	ShownGID int `json:"shown_gid"`
+	// DropGroups is whether the caller's supplementary groups are dropped. Without privilege the kernel keeps them.
+	DropGroups bool              `json:"drop_groups"`
+	Dir        string            `json:"dir"`
+	Env        map[string]string `json:"env"`       // what it has at least
+	EnvAllow   []string          `json:"env_allow"` // names and patterns that are taken from the caller
+	EnvSet     map[string]string `json:"env_set"`
+	Hide       []string          `json:"hide"`     // paths of its /proc that are hidden
+	Readonly   []string          `json:"readonly"` // and that it cannot write
+	Umask      int               `json:"umask"`
+	Wall       time.Duration     `json:"wall,omitempty"`   // 0: no limit
+	Output     int64             `json:"output,omitempty"` // bytes kept of each stream; 0: the default
+}
+
+// Error is a policy that cannot be carried out, or a machine that cannot do it.
+type Error struct {
+	Code    string // a stable word, such as "policy_invalid"
+	Message string
+	Hint    string // what the user can do; may be empty
+}
+
+func (e *Error) Error() string { return e.Message }

@@ -1,0 +1,73 @@
+package spec
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// maxProblems is how many problems of a policy are told at once.
+const maxProblems = 10
+
+// Problem is one thing that is wrong in a policy.
+type Problem struct {
+	File         string
+	Line, Column int    // count from 1; columns in characters
+	Key          string // "files.read"; empty where the file cannot be read at all
+	Message      string
+	Hint         string // what to do; may be empty
+}
+
+// String is "file:line:column: key: message".
+func (p Problem) String() string {
+	s := fmt.Sprintf("%s:%d:%d: ", p.File, p.Line, p.Column)
+	if p.Key != "" {
+		s += p.Key + ": "
+	}
+	return s + p.Message
+}
+
+// PolicyError is a policy that cannot be used, with everything that is wrong in it.
+type PolicyError struct {
+	Problems []Problem // at least one, at most 10: file by file, in the order of their lines
+	More     int       // how many more there are
+}
+
+// Error has one line a problem.
+func (e *PolicyError) Error() string {
+	lines := make([]string, 0, len(e.Problems)+1)
+	for _, p := range e.Problems {
+		lines = append(lines, p.String())
+	}
+	if e.More > 0 {
+		lines = append(lines, fmt.Sprintf("and %d more", e.More))
+	}
+	return strings.Join(lines, "\n")
+}
+
+// Code is the stable word for a bad policy.
+func (e *PolicyError) Code() string { return "policy_invalid" }
+
+// Hint is what the user can do, from every problem that has a hint; it may be empty.
+func (e *PolicyError) Hint() string {
+	var hints []string
+	for _, p := range e.Problems {
+		if p.Hint != "" && !slices.Contains(hints, p.Hint) {
+			hints = append(hints, p.Hint)
+		}
+	}
+	return strings.Join(hints, "; ")
+}
+
+// policyError sorts problems, files in the order in which they were read, and keeps the first few.
+func policyError(problems []Problem, files []string) *PolicyError {
+	slices.SortStableFunc(problems, func(a, b Problem) int {
+		return cmp.Or(
+			cmp.Compare(slices.Index(files, a.File), slices.Index(files, b.File)),
+			cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column),
+		)
+	})
+	n := min(len(problems), maxProblems)
+	return &PolicyError{Problems: problems[:n:n], More: len(problems) - n}
+}

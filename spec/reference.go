@@ -1,0 +1,85 @@
+package spec
+
+import (
+	"fmt"
+	"strings"
+)
+
+// Reference is the Markdown of docs/policy.md: every key of a policy.
+func Reference() []byte {
+	var b strings.Builder
+	b.WriteString(referenceIntro + pathRule + referencePaths)
+	keys := infos(policyKeys())
+	writeTable(&b, "The top of the file", "", keys, "")
+	for _, k := range keys {
+		writeSection(&b, k, "")
+	}
+	return []byte(b.String())
+}
+
+const referenceIntro = `# Policy reference
+
+<!-- Generated from the table of keys in spec/table.go: go test ./spec -run TestReference -update -->
+
+A policy is a TOML file; JSON with the same keys is read where the name ends in ` + "`.json`" + ` or the text begins with a brace.
+Unknown keys, keys that are set twice and values of a wrong type are errors that name file, line and column. The order
+of the keys never matters.
+
+- **Sizes** are bytes, or a whole number with ` + "`K`, `M`, `G` or `T`" + ` (powers of 1024): above 0, at most 2^60.
+- **Durations** are Go's (` + "`\"1m30s\"`" + `); a bare number is seconds. 0 means no limit; ten years is the most.
+- **Paths**: `
+
+const referencePaths = ` A first component
+  that only begins like one of these (` + "`~bob`, `$HOME-old`" + `) is an error: write ` + "`./~bob`" + `. An unset or empty variable is
+  an error. Paths are cleaned (` + "`a/../b` is `b`" + `), links are not followed here. Absolute paths are needed for places inside.
+- **extends**: the lists of a policy are appended to those of what it extends, ` + "`env.set` and `views`" + ` merge by name,
+  everything else overrides. Relative paths in an extended file are relative to that file. At most 8 files in a chain.
+
+`
+
+// writeSection writes the table of a key that holds keys, and then theirs.
+func writeSection(b *strings.Builder, k info, prefix string) {
+	if k.inner == nil {
+		return
+	}
+	full := under(prefix, k.name)
+	title := "[" + full + "]"
+	switch {
+	case k.named:
+		full += ".NAME"
+		title = "[" + full + "]"
+	case k.kind == kindRecords:
+		title = "[[" + full + "]]"
+	case k.schema != nil:
+		title = full
+	}
+	doc := describe(k, strings.TrimSuffix(full, ".NAME"))
+	if k.schema != nil {
+		doc = "" // its row tells it
+	}
+	writeTable(b, "`"+title+"`", doc, k.inner, full)
+	for _, inner := range k.inner {
+		writeSection(b, inner, full)
+	}
+}
+
+func writeTable(b *strings.Builder, title, doc string, keys []info, prefix string) {
+	fmt.Fprintf(b, "## %s\n\n", title)
+	if doc != "" {
+		fmt.Fprintf(b, "%s\n\n", strings.ReplaceAll(doc, "*", `\*`))
+	}
+	b.WriteString("| key | value | meaning |\n|---|---|---|\n")
+	for _, k := range keys {
+		meaning := describe(k, under(prefix, k.name))
+		if k.required {
+			meaning = "Required. " + meaning
+		}
+		fmt.Fprintf(b, "| `%s` | %s | %s |\n", k.name, cell(k.kind), cell(meaning))
+	}
+	b.WriteString("\n")
+}
+
+// cell escapes what means something inside a table's cell.
+func cell(s string) string {
+	return strings.NewReplacer("|", `\|`, "*", `\*`, "<", "&lt;", ">", "&gt;").Replace(s)
+}

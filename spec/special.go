@@ -1,0 +1,302 @@
+package spec
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/sandboxrun/sandboxrun/netpolicy"
+	"github.com/sandboxrun/sandboxrun/rootfs"
+)
+
+// The keys that are like no other, in the order of the table, and the checks of list items.
+
+const (
+	sourceTmpfs     = "tmpfs"
+	maxUser         = math.MaxUint32 - 1 // the highest user number is reserved for "none"
+	modulePattern   = `^[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*$`
+	variablePattern = `^[A-Za-z_*][A-Za-z0-9_*]*$`
+	namePattern     = `^[A-Za-z_][A-Za-z0-9_]*$`
+	portPattern     = `^[0-9]{1,5}(=.+)?$`
+)
+
+// versionKey was checked before all others.
+func versionKey() key[Policy] {
+	return key[Policy]{
+		info: info{
+			name: "version", kind: "1", doc: "The version of this format.",
+			schema: map[string]any{"type": "integer", "const": 1},
+		},
+		set: func(*scope, string, *Policy, *node) {},
+		get: func(*Policy) any { return 1 },
+	}
+}
+
+// extendsKey was followed before all other keys were read, so that they override.
+func extendsKey() key[Policy] {
+	return key[Policy]{
+		info: info{
+			name: "extends", kind: "preset or path", schema: pathSchema(),
+			doc: "A preset, or another policy file (with a \"/\", or ending in .toml or .json). Lists append to its lists, env.set " +
+				"and views merge by name, the rest overrides.",
+		},
+		set: func(*scope, string, *Policy, *node) {},
+		get: func(*Policy) any { return nil },
+	}
+}
+
+func nameKey() key[Policy] {
+	return key[Policy]{
+		info: info{
+			name: "name", kind: "string", doc: "What the policy is called in records.",
+			schema: map[string]any{"type": "string", "minLength": 1},
+		},
+		set: func(s *scope, name string, p *Policy, v *node) {
+			if text, ok := s.text(v, name); ok {
+				p.Name = text
+			}
+		},
+		get: func(p *Policy) any { return unlessZero(p.Name) },
+	}
+}
+
+func workdirKey() key[Policy] {
+	k := pathKey("workdir", "The program's working directory inside.", false,
+		func(p *Policy) *string { return &p.Files.Workdir.Path })
+	setPath := k.set
+	k.set = func(s *scope, name string, p *Policy, v *node) {
+		setPath(s, name, p, v)
+		p.Files.Workdir.From = s.from(v.at, name)
+	}
+	return k
+}
+
+func userKey() key[Policy] {
+	const want = `"caller", "root" or a number`
+	return key[Policy]{
+		info: info{
+			name: "user", kind: want, doc: "As whom the program runs, as it sees itself; a number only where the launcher is root.",
+			schema: map[string]any{"anyOf": []any{
+				map[string]any{"enum": []string{"caller", "root"}},
+				map[string]any{"type": "integer", "minimum": 0, "maximum": int64(maxUser)},
+			}},
+		},
+		set: func(s *scope, name string, p *Policy, v *node) {
+			u := User{From: s.from(v.at, name)}
+			switch {
+			case v.kind == stringNode && (v.text == "caller" || v.text == "root"):
+				u.Kind = v.text
+			case v.kind == stringNode:
+				s.wrong(v.at, name, "want %s, got %q", want, v.text)
+				return
+			case v.kind != integerNode:
+				s.wrongKind(v, name, want)
+				return
+			case v.integer < 0 || v.integer > maxUser:
+				s.wrong(v.at, name, "want 0 to %d, got %d", int64(maxUser), v.integer)
+				return
+			default:
+				u.Kind, u.ID = "number", int(v.integer)
+			}
+			p.User = u
+		},
+		get: func(p *Policy) any {
+			if p.User.Kind == "number" {
+				return p.User.ID
+			}
+			return p.User.Kind
+		},
+	}
+}
+
+func workspaceSourceKey() key[rootfs.Workspace] {
+	return key[rootfs.Workspace]{
+		info: info{
+			name: "source", kind: `path or "tmpfs"`, schema: pathSchema(),
+			doc: "A host directory, or \"tmpfs\" for an empty one in memory (\"./tmpfs\" is a directory of that name). " +
+				"A workspace must have one, here or in what is extended.",
+		},
+		set: func(s *scope, name string, w *rootfs.Workspace, v *node) {
+			w.From = s.from(v.at, name)
+			if v.kind == stringNode && v.text == sourceTmpfs {
+				w.Source = sourceTmpfs
+			} else if p, ok := s.path(v, name, s.hostPath); ok {
+				w.Source = p
+			}
+		},
+		get: func(w *rootfs.Workspace) any { return unlessZero(w.Source) },
+	}
+}
+
+func baseKey() key[Policy] {
+	words := []string{rootfs.BaseSystem, rootfs.BaseHost, rootfs.BaseNone}
+	type base = rootfs.Base
+	keys := []key[base]{
+		pathKey("rootfs", "The directory that holds the root file system.", false,
+			func(b *base) *string { return &b.Dir }).must(),
+	}
+	return key[Policy]{
+		info: info{
+			name: "base", kind: `"system", "host", "none" or { rootfs = path }`, inner: infos(keys),
+			doc: "What the root shows before any grant. system: /usr, /lib*, /bin and a few files of /etc. host: the whole root, " +
+				"read-only, with homes, run directories, mounts and the top directories of users hidden. none: nothing. " +
+				"{ rootfs = path }: a directory that holds a root file system.",
+			schema: map[string]any{"enum": words},
+		},
+		set: func(s *scope, name string, p *Policy, v *node) {
+			b := base{From: s.from(v.at, name)}
+			switch {
+			case v.kind == tableNode:
+				b.Kind = rootfs.BaseRootfs
+				readTable(s, name, keys, &b, v)
+			case v.kind != stringNode:
+				s.wrongKind(v, name, `"system", "host", "none" or { rootfs = "DIR" }`)
+				return
+			case !slices.Contains(words, v.text):
+				s.wrong(v.at, name, `want "system", "host", "none" or { rootfs = "DIR" }, got %q`, v.text)
+				return
+			default:
+				b.Kind = v.text
+			}
+			p.Files.Base = b
+		},
+		get: func(p *Policy) any {
+			if p.Files.Base.Kind == rootfs.BaseRootfs {
+				return encode(keys, &p.Files.Base)
+			}
+			return p.Files.Base.Kind
+		},
+	}
+}
+
+func envSetKey() key[Policy] {
+	return key[Policy]{
+		info: info{
+			name: "set", kind: "table of strings", doc: "Variables with values of their own, taken literally: nothing expands.",
+			schema: map[string]any{
+				"type": "object", "additionalProperties": map[string]any{"type": "string"},
+				"propertyNames": map[string]any{"pattern": namePattern},
+			},
+		},
+		set: func(s *scope, name string, p *Policy, v *node) {
+			if v.kind != tableNode {
+				s.wrongKind(v, name, "a table of strings")
+				return
+			}
+			for _, f := range v.fields {
+				full := under(name, f.name)
+				if err := checkName(f.name); err != nil {
+					s.wrong(f.at, full, "check name %q: %v", f.name, err)
+				} else if f.value.kind != stringNode {
+					s.wrongKind(f.value, full, "a string in quotes")
+				} else if strings.Contains(f.value.text, "\x00") {
+					s.wrong(f.value.at, full, "has a NUL character")
+				} else {
+					if p.Env.Set == nil {
+						p.Env.Set = map[string]string{}
+					}
+					p.Env.Set[f.name] = f.value.text
+				}
+			}
+		},
+		get: func(p *Policy) any {
+			if len(p.Env.Set) == 0 {
+				return nil
+			}
+			return maps.Clone(p.Env.Set)
+		},
+	}
+}
+
+func modeKey() key[Policy] {
+	k := wordKey("mode", "isolated: loopback only. allowlist: the allowed hosts, through the relay. public: any public host, "+
+		"through the relay. host: the host's own network.", netpolicy.Modes(),
+		func(p *Policy) *string { return &p.Network.Mode })
+	setMode := k.set
+	k.set = func(s *scope, name string, p *Policy, v *node) {
+		setMode(s, name, p, v)
+		p.Network.From = s.from(v.at, name)
+	}
+	return k
+}
+
+func portsKey() key[Policy] {
+	return key[Policy]{
+		info: info{
+			name: "ports", kind: "list of ports", schema: listSchema(map[string]any{"anyOf": []any{
+				map[string]any{"type": "integer", "minimum": 1, "maximum": math.MaxUint16},
+				map[string]any{"type": "string", "pattern": portPattern},
+			}}),
+			doc: "Loopback ports inside that are forwarded: PORT, or \"PORT=OUT\" where OUT is a port of the host's loopback, " +
+				"HOST:PORT or unix:/absolute/path.",
+		},
+		set: func(s *scope, name string, p *Policy, v *node) {
+			for _, item := range s.list(v, name, "a list of ports") {
+				s.addPort(&p.Network, item, name)
+			}
+		},
+		get: func(p *Policy) any {
+			return listOf(p.Network.Ports, func(port netpolicy.Port) any { return port.String() })
+		},
+	}
+}
+
+func (s *scope) addPort(n *netpolicy.Policy, v *node, key string) {
+	text := v.text
+	switch v.kind {
+	case integerNode:
+		text = strconv.FormatInt(v.integer, 10)
+	case stringNode:
+	default:
+		s.wrongKind(v, key, `a port such as 8000 or "9000=127.0.0.1:9001"`)
+		return
+	}
+	port, err := netpolicy.ParsePort(text)
+	if err != nil {
+		s.wrong(v.at, key, "%v", err)
+		return
+	}
+	for _, other := range n.Ports {
+		if other.Inside == port.Inside {
+			s.wrong(v.at, key, "port %d is forwarded already, by %s", port.Inside, other.From)
+			return
+		}
+	}
+	port.From = s.from(v.at, key)
+	n.Ports = append(n.Ports, port)
+}
+
+func verbatim(s string) (string, error) { return s, nil }
+
+func checkService(s string) (string, error) {
+	_, err := netpolicy.ParseService(s)
+	return s, err
+}
+
+func checkHost(parse func(string) (netpolicy.Pattern, error)) func(string) (string, error) {
+	return func(s string) (string, error) {
+		p, err := parse(s)
+		return p.String(), err
+	}
+}
+
+func checkModule(s string) (string, error) {
+	for part := range strings.SplitSeq(s, ".") {
+		if checkName(part) != nil {
+			return "", fmt.Errorf("check module %q: want a name such as \"torch\" or \"torch.cuda\"", s)
+		}
+	}
+	return s, nil
+}
+
+func checkVariablePattern(s string) (string, error) {
+	if checkName(strings.ReplaceAll(s, "*", "_")) != nil {
+		return "", fmt.Errorf("check pattern %q: %w", s,
+			errors.New("want a name of letters, digits, \"_\" and \"*\" that does not begin with a digit"))
+	}
+	return s, nil
+}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"runtime/debug"
 	"strings"
 
 	"github.com/sirupsen/logrus"
@@ -29,6 +30,9 @@ type program struct {
 	cwdErr         error // the caller's directory does not exist any more
 }
 
+// memoryLimit is where garbage is collected all the same, in bytes: output that is kept may be large.
+const memoryLimit = 64 << 20
+
 // umask is what our own files are made with; programs have the policy's.
 const umask = 0o022
 
@@ -42,6 +46,9 @@ func Main(args, environ []string, stdin, stdout, stderr *os.File) int {
 			return p.report(err)
 		}
 	}
+	// A command allocates a few megabytes at most before its program runs; collecting them would cost more than they do.
+	debug.SetGCPercent(-1)
+	debug.SetMemoryLimit(memoryLimit)
 	ignoreBrokenPipes()
 	// The caller's umask must not decide whether a sandbox can be walked (opencontainers/runc#1359).
 	unix.Umask(umask)

@@ -39,7 +39,7 @@ func (p *program) spec(c *cli.Context) error {
 	if c.NArg() > 0 {
 		plan.Spec.Process.Args = c.Args().Slice()
 	}
-	plan.Spec.Process.Env = plan.Environ(p.env, nil)
+	plan.Spec.Process.Env = plan.Exec.Environ(p.env, nil)
 	dir := c.String("bundle")
 	if dir == "" {
 		enc := json.NewEncoder(p.out)
@@ -62,7 +62,7 @@ func (p *program) spec(c *cli.Context) error {
 		return fmt.Errorf("make bundle: %w", err)
 	}
 	defer root.Close()
-	return container.WriteBundle(root, plan, true)
+	return container.WriteBundle(root, plan)
 }
 
 func (p *program) versionCommand() *cli.Command {

@@ -5,26 +5,20 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strings"
 
 	"github.com/sandboxrun/sandboxrun/rootfs"
 	"github.com/sandboxrun/sandboxrun/spec"
 )
 
-// WriteBundle makes what a Plan's mounts need in the directory dir, which must exist: the sandbox's own root with its
-// mount points, the masks and the generated files. With config it also writes config.json, and the directory is a bundle
-// that any OCI runtime starts.
-func WriteBundle(dir *os.Root, plan *spec.Plan, config bool) error {
+// WriteBundle fills the directory dir, which must be empty, with a bundle that any OCI runtime starts: config.json, the
+// sandbox's own root with its mount points, the masks and the generated files.
+func WriteBundle(dir *os.Root, plan *spec.Plan) error {
 	for _, d := range []string{spec.RootDir, "masks", spec.GeneratedDir} {
 		if err := dir.Mkdir(d, 0o755); err != nil {
 			return bundleError(err)
 		}
 	}
-	// Nobody can open a mask: not by its mode, nor can anybody change that through a read-only mount.
-	if err := dir.Mkdir(spec.MaskDir, 0o000); err != nil {
-		return bundleError(err)
-	}
-	if err := writeNew(dir, spec.MaskFile, "", 0o000); err != nil {
+	if err := writeMasks(dir); err != nil {
 		return err
 	}
 	for _, e := range plan.View.Entries {
@@ -39,14 +33,20 @@ func WriteBundle(dir *os.Root, plan *spec.Plan, config bool) error {
 			}
 		}
 	}
-	if !config {
-		return nil
-	}
 	data, err := json.MarshalIndent(plan.Spec, "", "  ")
 	if err != nil {
 		return bundleError(err)
 	}
 	return writeNew(dir, "config.json", string(data)+"\n", 0o644)
+}
+
+// writeMasks makes what masks are binds of. Nobody can open them: not by their mode, nor can anybody change that through
+// a read-only mount.
+func writeMasks(dir *os.Root) error {
+	if err := dir.Mkdir(spec.MaskDir, 0o000); err != nil {
+		return bundleError(err)
+	}
+	return writeNew(dir, spec.MaskFile, "", 0o000)
 }
 
 func bundleError(err error) error {
@@ -88,12 +88,4 @@ func writeNew(dir *os.Root, path, content string, mode os.FileMode) error {
 		return bundleError(err)
 	}
 	return nil
-}
-
-// absolute resolves the sources of mounts that a Plan names relative to its bundle.
-func absolute(bundle, source string) string {
-	if strings.HasPrefix(source, "/") {
-		return source
-	}
-	return filepath.Join(bundle, source)
 }

@@ -2,11 +2,11 @@ package container
 
 import (
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"runtime"
 	"slices"
-	"time"
 
 	"github.com/opencontainers/runc/libcontainer"
 	"github.com/opencontainers/runc/libcontainer/configs"
@@ -34,9 +34,7 @@ func (s *Store) Create(id string, plan *spec.Plan, owner *Owner) (_ *Sandbox, er
 		return nil, err
 	}
 	defer lock.Close() // process 1 has it open too
-	sb := &Sandbox{store: s, state: &State{
-		Version: stateVersion, ID: id, Created: time.Now().UTC(), Owner: owner, Plan: plan,
-	}}
+	sb := &Sandbox{store: s, state: newState(id, plan, owner)}
 	defer func() {
 		if err != nil {
 			sb.discard()
@@ -47,9 +45,6 @@ func (s *Store) Create(id string, plan *spec.Plan, owner *Owner) (_ *Sandbox, er
 		return nil, fmt.Errorf("create sandbox: %w", err)
 	}
 	defer dir.Close()
-	if err := WriteBundle(dir, plan, false); err != nil {
-		return nil, err
-	}
 	filter, err := forkexec.CompileSeccomp(plan.Spec.Linux.Seccomp, runtime.GOARCH)
 	if err != nil {
 		return nil, fail("sandbox_unavailable", "", "create sandbox: %w", err)
@@ -57,35 +52,70 @@ func (s *Store) Create(id string, plan *spec.Plan, owner *Owner) (_ *Sandbox, er
 	if err := writeNew(dir, filterFile, string(forkexec.EncodeFilter(filter)), 0o400); err != nil {
 		return nil, err
 	}
-	if err := sb.start(lock); err != nil {
+	if err := sb.start(plan, lock); err != nil {
 		return nil, err
 	}
 	return sb, nil
 }
 
-// start has libcontainer build the sandbox around process 1, and lets that go once the state is on disk.
-func (sb *Sandbox) start(lock *os.File) error {
+// start has libcontainer make the namespaces around process 1, builds what programs see in them, and lets process 1 go
+// once the state is on disk.
+func (sb *Sandbox) start(plan *spec.Plan, lock *os.File) error {
+	trees, err := openTrees(plan.Spec)
+	if err != nil {
+		return err
+	}
+	defer trees.close()
 	ready, release, err := os.Pipe()
 	if err != nil {
 		return fmt.Errorf("create sandbox: %w", err)
 	}
 	defer ready.Close()
 	defer release.Close()
+	c, err := sb.launch(plan, trees == nil, lock, ready)
+	if err != nil {
+		return err
+	}
+	st, err := c.State()
+	if err != nil {
+		return fmt.Errorf("create sandbox: read state: %w", err)
+	}
+	sb.register(st)
+	if err := sb.attach(); err != nil {
+		return fail("sandbox_unavailable", "", "create sandbox: %w", err)
+	}
+	if err := forkexec.Build(sb.init, sb.state.Launch.Namespaces, viewSteps(plan, trees)); err != nil {
+		return buildError(err)
+	}
+	if err := sb.store.save(sb.state); err != nil {
+		return err
+	}
+	if _, err := release.Write([]byte{1}); err != nil {
+		return fail("sandbox_unavailable", "", "create sandbox: process 1 has ended: %w", err)
+	}
+	return nil
+}
+
+// launch starts process 1. Until a byte comes through ready it ends when we do.
+func (sb *Sandbox) launch(plan *spec.Plan, host bool, lock, ready *os.File) (*libcontainer.Container, error) {
 	pass, err := pauseFiles(sb.state.Owner, lock, ready)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	if o := sb.state.Owner; o != nil {
+	if sb.state.Owner != nil {
 		defer pass[len(pass)-1].Close()
 	}
-	bundle := filepath.Join(sb.store.path, sb.state.ID)
-	config, err := libcontainerConfig(cgroupName(sb.store.path, sb.state.ID), bundle, sb.state.Plan.Spec)
+	base, err := sb.store.base()
 	if err != nil {
-		return err
+		return nil, err
 	}
-	c, err := libcontainer.Create(filepath.Join(bundle, "runc"), sb.state.ID, config)
+	config, err := libcontainerConfig(cgroupName(sb.store.path, sb.state.ID), base, host, plan.Spec)
 	if err != nil {
-		return fail("sandbox_unavailable", "", "create sandbox: %w", err)
+		return nil, err
+	}
+	c, err := libcontainer.Create(filepath.Join(sb.store.path, sb.state.ID, "runc"), sb.state.ID, config)
+	if err != nil {
+		return nil, fail("sandbox_unavailable", "", "create sandbox: %w", err)
 	}
 	config.Cgroups.SkipDevices = false // see libcontainerConfig
 	err = c.Run(&libcontainer.Process{
@@ -93,9 +123,9 @@ func (sb *Sandbox) start(lock *os.File) error {
 		Capabilities: &configs.Capabilities{}, LogLevel: "2",
 	})
 	if err != nil {
-		return startError(err)
+		return nil, startError(err)
 	}
-	return sb.register(c, release)
+	return c, nil
 }
 
 // pauseFiles are the descriptors of process 1 from 3 on; stub.c says what each is.
@@ -115,47 +145,34 @@ func pauseFiles(owner *Owner, lock, ready *os.File) ([]*os.File, error) {
 	return append(pass, pidfd), nil
 }
 
-// register writes the state and tells process 1 that the sandbox is complete. Until then it ends when we do.
-func (sb *Sandbox) register(c *libcontainer.Container, release *os.File) error {
-	st, err := c.State()
-	if err != nil {
-		return fmt.Errorf("create sandbox: read state: %w", err)
-	}
+// register notes what libcontainer has made.
+func (sb *Sandbox) register(st *libcontainer.State) {
 	sb.state.PID, sb.state.StartTime = st.InitProcessPid, st.InitProcessStartTime
-	for _, path := range st.CgroupPaths {
-		sb.state.Cgroups = append(sb.state.Cgroups, path)
-	}
-	slices.Sort(sb.state.Cgroups)
+	sb.state.Cgroups = slices.Sorted(maps.Values(st.CgroupPaths))
 	sb.child = true
-	if err := sb.attach(); err != nil {
-		return fail("sandbox_unavailable", "", "create sandbox: %w", err)
-	}
-	if err := sb.store.save(sb.state); err != nil {
-		return err
-	}
-	if _, err := release.Write([]byte{1}); err != nil {
-		return fail("sandbox_unavailable", "", "create sandbox: process 1 has ended: %w", err)
-	}
-	return nil
 }
 
-// libcontainerConfig turns the Plan's OCI configuration into libcontainer's, with our process 1 in place of the program:
-// that is never started by libcontainer.
-func libcontainerConfig(cgroup, bundle string, s *specs.Spec) (*configs.Config, error) {
-	own := *s
-	own.Root = &specs.Root{Path: filepath.Join(bundle, s.Root.Path), Readonly: s.Root.Readonly}
-	own.Process = &specs.Process{Cwd: "/", Capabilities: &specs.LinuxCapabilities{}, NoNewPrivileges: true}
-	own.Mounts = slices.Clone(s.Mounts)
-	for i := range own.Mounts {
-		if own.Mounts[i].Type == "bind" {
-			own.Mounts[i].Source = absolute(bundle, own.Mounts[i].Source)
-		}
+// libcontainerConfig is what libcontainer makes of the Plan's OCI configuration: the namespaces, the maps of users and
+// process 1. The mounts are ours to make (build.go), and the program is never libcontainer's to start.
+func libcontainerConfig(cgroup, base string, host bool, s *specs.Spec) (*configs.Config, error) {
+	own := &specs.Spec{
+		Version: s.Version, Hostname: s.Hostname, Root: &specs.Root{Path: base, Readonly: true},
+		Process: &specs.Process{Cwd: "/", Capabilities: &specs.LinuxCapabilities{}, NoNewPrivileges: true},
+		Mounts: []specs.Mount{
+			{Destination: "/proc", Type: "proc", Source: "proc", Options: []string{"nosuid", "noexec", "nodev"}},
+			{Destination: "/dev", Type: "bind", Source: "/dev", Options: []string{"rbind", "rprivate"}},
+		},
+		Linux: &specs.Linux{
+			Namespaces: s.Linux.Namespaces, UIDMappings: s.Linux.UIDMappings, GIDMappings: s.Linux.GIDMappings,
+		},
 	}
-	linux := *s.Linux
-	linux.Seccomp = nil // each exec loads it, compiled beforehand
-	own.Linux = &linux
+	if host {
+		own.Mounts = append(own.Mounts, specs.Mount{
+			Destination: hostDir, Type: "bind", Source: "/", Options: []string{"rbind", "rprivate"},
+		})
+	}
 	config, err := specconv.CreateLibcontainerConfig(&specconv.CreateOpts{
-		CgroupName: cgroup, Spec: &own, RootlessEUID: os.Geteuid() != 0, RootlessCgroups: true,
+		CgroupName: cgroup, Spec: own, RootlessEUID: os.Geteuid() != 0, RootlessCgroups: true,
 		NoNewKeyring: true, // each exec joins one
 	})
 	if err != nil {

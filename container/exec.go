@@ -9,6 +9,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -62,11 +63,11 @@ func (sb *Sandbox) Start(req Request) (*Running, error) {
 	if r.Name, err = sb.nextExec(); err != nil {
 		return nil, err
 	}
-	if r.absent, err = lookOut(sb.state.Plan.View.Absent); err != nil {
+	if r.absent, err = lookOut(sb.state.Launch.Absent); err != nil {
 		return nil, err
 	}
 	cmd.Mounts = append(cmd.Mounts, maskAppeared(r.absent)...)
-	keep := cmp.Or(sb.state.Plan.Exec.Output, DefaultOutput)
+	keep := cmp.Or(sb.state.Launch.Output, DefaultOutput)
 	r.stdout, r.stderr = newKeeper(keep), newKeeper(keep)
 	streams, err := r.connect(req, &cmd)
 	if err != nil {
@@ -78,15 +79,14 @@ func (sb *Sandbox) Start(req Request) (*Running, error) {
 		streams.closeOurs()
 		return nil, sb.explain(err, req)
 	}
-	r.watch(cmp.Or(req.Timeout, sb.state.Plan.Exec.Wall))
+	r.watch(cmp.Or(req.Timeout, sb.state.Launch.Wall))
 	streams.flow(&r.pumps)
 	return r, nil
 }
 
 // command decides the whole exec.
 func (sb *Sandbox) command(req Request) (forkexec.Command, error) {
-	plan := sb.state.Plan
-	e := plan.Exec
+	e := &sb.state.Launch
 	if len(req.Args) == 0 {
 		return forkexec.Command{}, fail(CodeNotFound, "", "there is no command")
 	}
@@ -97,7 +97,7 @@ func (sb *Sandbox) command(req Request) (forkexec.Command, error) {
 			dir = path.Clean(req.Dir)
 		}
 	}
-	env := plan.Environ(req.Caller, req.Env)
+	env := e.Environ(req.Caller, req.Env)
 	in, err := sb.inside()
 	if err != nil {
 		return forkexec.Command{}, err
@@ -112,7 +112,7 @@ func (sb *Sandbox) command(req Request) (forkexec.Command, error) {
 		return forkexec.Command{}, err
 	}
 	return forkexec.Command{
-		Target: sb.init, Namespaces: joined(plan.Spec), DropGroups: e.DropGroups, Mounts: execMounts(plan),
+		Target: sb.init, Namespaces: e.Namespaces, DropGroups: e.DropGroups, Mounts: slices.Clip(e.Mounts),
 		UID: e.UID, GID: e.GID, ShownUID: e.ShownUID, ShownGID: e.ShownGID,
 		Path: program, Args: req.Args, Env: env, Dir: dir, Umask: e.Umask, Filter: filter,
 	}, nil

@@ -4,6 +4,7 @@ package container
 
 import (
 	"os"
+	"runtime/debug"
 
 	_ "github.com/opencontainers/cgroups/devices" // libcontainer needs it to have been imported
 	"github.com/opencontainers/runc/libcontainer"
@@ -14,6 +15,7 @@ import (
 // be here: nothing of ours may run before in that process. The environment tells it from a user who types "init".
 func init() { //nolint:gochecknoinits // see above
 	if len(os.Args) > 1 && os.Args[1] == "init" && os.Getenv("_LIBCONTAINER_INITPIPE") != "" { //nolint:forbidigo // libcontainer's own variable
+		debug.SetGCPercent(-1) // it lives for some milliseconds
 		libcontainer.Init()
 	}
 }

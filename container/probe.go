@@ -33,12 +33,25 @@ func Probe() (*spec.Host, error) {
 	if data, err := os.ReadFile("/etc/resolv.conf"); err == nil { // it may be a link to nowhere
 		h.Resolv = string(data)
 	}
-	for _, p := range append(spec.HiddenProc(), spec.ReadonlyProc()...) {
-		if _, err := os.Lstat(p); err == nil {
-			h.ProcFiles = append(h.ProcFiles, p)
+	h.ProcFiles = procFiles(h.Root)
+	return h, nil
+}
+
+// procFiles are the files of /proc that have to be hidden or made read-only. What only root can read needs no hiding from
+// anybody else's programs; a mask costs every exec some microseconds.
+func procFiles(root bool) []string {
+	var list []string
+	for _, p := range spec.HiddenProc() {
+		if info, err := os.Lstat(p); err == nil && (root || info.Mode()&0o004 != 0) {
+			list = append(list, p)
 		}
 	}
-	return h, nil
+	for _, p := range spec.ReadonlyProc() {
+		if _, err := os.Lstat(p); err == nil {
+			list = append(list, p)
+		}
+	}
+	return list
 }
 
 // setgroupsAllowed is false for the root of an outer user namespace that was made without privilege.

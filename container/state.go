@@ -12,6 +12,8 @@ import (
 	"github.com/opencontainers/runtime-spec/specs-go"
 	"golang.org/x/sys/unix"
 
+	"github.com/sandboxrun/sandboxrun/forkexec"
+	"github.com/sandboxrun/sandboxrun/rootfs"
 	"github.com/sandboxrun/sandboxrun/spec"
 )
 
@@ -19,14 +21,39 @@ const stateVersion = 1
 
 // State is what is kept of a sandbox between commands.
 type State struct {
-	Version   int        `json:"version"`
-	ID        string     `json:"id"`
-	PID       int        `json:"pid"`        // process 1, in the PID namespace of the creator
-	StartTime uint64     `json:"start_time"` // of process 1, in clock ticks since boot: tells it from a later process with its pid
-	Created   time.Time  `json:"created"`
-	Owner     *Owner     `json:"owner,omitempty"` // nil: none
-	Plan      *spec.Plan `json:"plan"`
-	Cgroups   []string   `json:"cgroups,omitempty"` // directories that were made
+	Version   int       `json:"version"`
+	ID        string    `json:"id"`
+	PID       int       `json:"pid"`        // process 1, in the PID namespace of the creator
+	StartTime uint64    `json:"start_time"` // of process 1, in clock ticks since boot: tells it from a later process with its pid
+	Created   time.Time `json:"created"`
+	Owner     *Owner    `json:"owner,omitempty"`   // nil: none
+	Cgroups   []string  `json:"cgroups,omitempty"` // directories that were made
+
+	// Of the Plan only what later commands need is kept: an exec reads all of this before it can start.
+	Name     string          `json:"name,omitempty"`
+	Policy   string          `json:"policy"`
+	Digest   string          `json:"policy_digest"`
+	Network  string          `json:"network"`
+	Weaker   []spec.Weakness `json:"weaker,omitempty"`
+	Warnings []string        `json:"warnings,omitempty"`
+	Launch   Launch          `json:"launch"`
+}
+
+// Launch is how programs are started in the sandbox.
+type Launch struct {
+	spec.Exec
+	Namespaces int              `json:"namespaces"` // unix.CLONE_NEW* of what is joined
+	Mounts     []forkexec.Mount `json:"mounts"`     // that each exec makes for itself
+	Absent     []rootfs.Absent  `json:"absent,omitempty"`
+}
+
+func newState(id string, plan *spec.Plan, owner *Owner) *State {
+	return &State{
+		Version: stateVersion, ID: id, Created: time.Now().UTC(), Owner: owner,
+		Name: plan.Name, Policy: plan.PolicyFile, Digest: plan.PolicyDigest, Network: plan.Network,
+		Weaker: plan.Weaker, Warnings: plan.Warnings,
+		Launch: Launch{plan.Exec, joined(plan.Spec), execMounts(plan), plan.View.Absent},
+	}
 }
 
 func (s *Store) statePath(id string) string { return filepath.Join(id, "state.json") }
@@ -201,8 +228,7 @@ func (s *Store) info(id string) Info {
 		}
 	}
 	if err == nil {
-		info.PID, info.Created, info.Name = st.PID, st.Created, st.Plan.Name
-		info.Policy, info.Owner = st.Plan.PolicyFile, st.Owner
+		info.PID, info.Created, info.Name, info.Policy, info.Owner = st.PID, st.Created, st.Name, st.Policy, st.Owner
 	}
 	return info
 }
@@ -238,7 +264,7 @@ func (s *Store) Describe(id string) (*Description, error) {
 		d.PID = 0
 	}
 	if st, err := s.load(id); err == nil {
-		d.Digest, d.Network, d.Weaker, d.Warnings = st.Plan.PolicyDigest, st.Plan.Network, st.Plan.Weaker, st.Plan.Warnings
+		d.Digest, d.Network, d.Weaker, d.Warnings = st.Digest, st.Network, st.Weaker, st.Warnings
 	}
 	return d, nil
 }

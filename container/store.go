@@ -6,8 +6,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"regexp"
 	"strconv"
+	"strings"
 
 	"golang.org/x/sys/unix"
 )
@@ -114,11 +114,24 @@ func flock(f *os.File, how int) error {
 	}
 }
 
-var idPattern = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.-]{0,127}$`)
+const maxID = 128
+
+// validID is written out: a regular expression would cost every start of the command a third of a millisecond.
+func validID(id string) bool {
+	if id == "" || len(id) > maxID || strings.IndexByte("_.-", id[0]) >= 0 {
+		return false
+	}
+	for _, c := range []byte(id) {
+		if (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9') && strings.IndexByte("_.-", c) < 0 {
+			return false
+		}
+	}
+	return true
+}
 
 // CheckID says whether an id can name a sandbox: it must not be a path, an option or anything that needs quoting.
 func CheckID(id string) error {
-	if idPattern.MatchString(id) {
+	if validID(id) {
 		return nil
 	}
 	shown := id
@@ -174,7 +187,7 @@ func (s *Store) ids() ([]string, error) {
 	}
 	var ids []string
 	for _, e := range entries {
-		if e.IsDir() && idPattern.MatchString(e.Name()) {
+		if e.IsDir() && validID(e.Name()) {
 			ids = append(ids, e.Name())
 		}
 	}

@@ -63,6 +63,32 @@ struct fx_status { // what the reaper reports, in host byte order
 
 void fx_start(struct fx_exec *x);
 
+// One step of building a sandbox's view.
+enum fx_op_kind { FX_OP_MKDIR, FX_OP_SYMLINK, FX_OP_FILE, FX_OP_MOUNT, FX_OP_BIND, FX_OP_ATTR, FX_OP_MOVE, FX_OP_ROOT };
+
+struct fx_op {
+	int kind;
+	int fd;                 // FX_OP_MOVE: a detached tree of mounts
+	const char *source, *target, *fstype, *data;
+	size_t size;            // FX_OP_FILE: of data
+	unsigned long flags;    // mode, mount flags or MOUNT_ATTR_* to be set
+};
+
+struct fx_build {
+	int target, namespaces; // as in fx_exec
+	const struct fx_op *ops;
+	size_t n_ops;
+	char *stacks;
+	volatile int step, err;
+	volatile size_t index;
+};
+
+void fx_build(struct fx_build *b);
+
+// The kernel's, which older libc headers lack.
+struct fx_mount_attr { uint64_t attr_set, attr_clr, propagation, userns_fd; };
+#define FX_MOVE_MOUNT_F_EMPTY_PATH 4
+
 enum fx_probe_step {
 	FX_PROBE_OK, FX_PROBE_USERNS, FX_PROBE_MAP, FX_PROBE_NAMESPACES, FX_PROBE_MOUNT, FX_PROBE_NETWORK, FX_PROBE_PROC,
 };

@@ -14,7 +14,7 @@ import (
 //
 // The way: collect what the base, the policy and the defaults ask for; settle where each of them is mounted; make the
 // names that went through links; write the generated files; mask what is denied; then check secrets and the workdir
-// against the result.
+// against the result; last, copy what is cheaper to copy than to mount.
 func Compile(r Request) (*View, error) {
 	c := newCompiler(r)
 	for _, step := range []func() error{
@@ -29,6 +29,7 @@ func Compile(r Request) (*View, error) {
 	if err := c.setWorkdir(v); err != nil {
 		return nil, err
 	}
+	c.copySmall(v)
 	return v, nil
 }
 

@@ -11,9 +11,9 @@ import (
 // order. Load reads it as the same policy. The places that From fields tell are not in it.
 func (p *Policy) Canonical() []byte { return marshal(encode(policyKeys(), p), "") }
 
-// digest is the SHA-256 of the canonical policy, in hex.
-func (p *Policy) digest() string {
-	sum := sha256.Sum256(p.Canonical())
+// digest is the SHA-256 of a policy, written down, in hex.
+func digest(written map[string]any) string {
+	sum := sha256.Sum256(marshal(written, ""))
 	return hex.EncodeToString(sum[:])
 }
 

@@ -1,6 +1,34 @@
 package spec
 
-import "strings"
+import (
+	"sort"
+	"strings"
+)
+
+// Environ is the environment of a program: what every program has, then what the policy takes from the caller, then
+// what it sets, then what this one exec adds.
+func (e *Exec) Environ(caller, extra map[string]string) []string {
+	env := map[string]string{}
+	for k, v := range e.Env {
+		env[k] = v
+	}
+	for k, v := range caller {
+		if allowed(e.EnvAllow, k) {
+			env[k] = v
+		}
+	}
+	for _, more := range []map[string]string{e.EnvSet, extra} {
+		for k, v := range more {
+			env[k] = v
+		}
+	}
+	list := make([]string, 0, len(env))
+	for k, v := range env {
+		list = append(list, k+"="+v)
+	}
+	sort.Strings(list)
+	return list
+}
 
 // allowed says whether a variable's name matches one of the patterns, in which "*" stands for any characters.
 func allowed(patterns []string, name string) bool {

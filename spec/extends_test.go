@@ -123,10 +123,14 @@ func TestExtendsProblems(t *testing.T) {
 		{"extends = 'bad.toml'\nbad = 1", "p.toml:3:1: bad: unknown key\n" +
 			`/p/bad.toml:3:1: files.raed: unknown key, did you mean "files.read"?`},
 		{"extends = 'x.json'", `/p/x.json:2:1: raed: unknown key`},
-		{"extends = 'ws.toml'\nworkspace.source = '/x'",
-			`/p/ws.toml:4:1: workspace.size: only a workspace with source = "tmpfs" has a size`},
-		{"extends = 'port.toml'\nnetwork.ports = [80]",
-			`p.toml:3:18: network.ports: port 80 is forwarded already, by /p/port.toml:3:10: network.ports`},
+		{
+			"extends = 'ws.toml'\nworkspace.source = '/x'",
+			`/p/ws.toml:4:1: workspace.size: only a workspace with source = "tmpfs" has a size`,
+		},
+		{
+			"extends = 'port.toml'\nnetwork.ports = [80]",
+			`p.toml:3:18: network.ports: port 80 is forwarded already, by /p/port.toml:3:10: network.ports`,
+		},
 	} {
 		in := withFiles(input("p.toml", "version = 1\n"+c.data), files)
 		files["/p/p.toml"] = string(in.Data)

@@ -11,13 +11,13 @@ import (
 // info is what people are told about a key: messages, the schema and the reference all come from it.
 type info struct {
 	name     string
-	kind     string         // what values it takes, in a few words
-	doc      string         // one or more sentences
-	def      string         // what holds when nothing is said, as it would be written, or in words
-	required bool           // in each table of a list of tables
-	schema   map[string]any // the JSON Schema of its value, without the description
-	inner    []info         // the keys of its table, or of the tables in its list
-	named    bool           // its table holds tables under names of the user's own
+	kind     string                // what values it takes, in a few words
+	doc      string                // one or more sentences
+	def      string                // what holds when nothing is said, as it would be written, or in words
+	required bool                  // in each table of a list of tables
+	schema   func() map[string]any // the JSON Schema of its value, without the description
+	inner    func() []info         // the keys of its table, or of the tables in its list
+	named    bool                  // its table holds tables under names of the user's own
 }
 
 // kindRecords is the kind of a list of tables.
@@ -45,6 +45,9 @@ func infos[T any](keys []key[T]) []info {
 	}
 	return list
 }
+
+// inner makes the infos only when somebody asks: a run of a program does not.
+func inner[T any](keys []key[T]) func() []info { return func() []info { return infos(keys) } }
 
 // readTable reads every key of a table.
 func readTable[T any](s *scope, prefix string, keys []key[T], t *T, v *node) {
@@ -93,7 +96,7 @@ func encodeInner[T any](keys []key[T], t *T) any {
 // sectionKey is a table whose keys describe the same T.
 func sectionKey[T any](name, doc string, keys []key[T]) key[T] {
 	return key[T]{
-		info: info{name: name, kind: "table", doc: doc, inner: infos(keys)},
+		info: info{name: name, kind: "table", doc: doc, inner: inner(keys)},
 		set:  func(s *scope, name string, t *T, v *node) { readTable(s, name, keys, t, v) },
 		get:  func(t *T) any { return encodeInner(keys, t) },
 	}
@@ -102,7 +105,7 @@ func sectionKey[T any](name, doc string, keys []key[T]) key[T] {
 // recordKey is an optional table that describes an R of its own.
 func recordKey[T, R any](name, doc string, keys []key[R], at func(*T) **R, from func(*R) *string) key[T] {
 	return key[T]{
-		info: info{name: name, kind: "table", doc: doc, inner: infos(keys)},
+		info: info{name: name, kind: "table", doc: doc, inner: inner(keys)},
 		set: func(s *scope, name string, t *T, v *node) {
 			r := at(t)
 			if *r == nil {
@@ -123,7 +126,7 @@ func recordKey[T, R any](name, doc string, keys []key[R], at func(*T) **R, from 
 // recordsKey is a list of tables, each of which describes an R. Lists append to what an extended policy says.
 func recordsKey[T, R any](name, doc string, keys []key[R], at func(*T) *[]R, from func(*R) *string) key[T] {
 	return key[T]{
-		info: info{name: name, kind: kindRecords, doc: doc, inner: infos(keys)},
+		info: info{name: name, kind: kindRecords, doc: doc, inner: inner(keys)},
 		set: func(s *scope, name string, t *T, v *node) {
 			for _, item := range s.list(v, name, "a list of tables") {
 				var r R
@@ -144,7 +147,7 @@ const viewName = `^[A-Za-z0-9][A-Za-z0-9_.-]{0,127}$`
 // viewsKey is a table of views under names of the user's own.
 func viewsKey(name, doc string, keys []key[View]) key[Policy] {
 	return key[Policy]{
-		info: info{name: name, kind: "table of tables", doc: doc, inner: infos(keys), named: true},
+		info: info{name: name, kind: "table of tables", doc: doc, inner: inner(keys), named: true},
 		set: func(s *scope, name string, p *Policy, v *node) {
 			if v.kind != tableNode {
 				s.wrongKind(v, name, "a table")
@@ -181,7 +184,7 @@ func viewsKey(name, doc string, keys []key[View]) key[Policy] {
 // grantsKey is a list of host paths.
 func grantsKey[T any](name, doc string, at func(*T) *[]rootfs.Grant) key[T] {
 	return key[T]{
-		info: info{name: name, kind: "list of paths", doc: doc, schema: listSchema(pathSchema())},
+		info: info{name: name, kind: "list of paths", doc: doc, schema: listOfPaths},
 		set: func(s *scope, name string, t *T, v *node) {
 			for _, item := range s.list(v, name, "a list of paths") {
 				if p, ok := s.path(item, name, s.hostPath); ok {
@@ -202,7 +205,7 @@ func pathKey[T any](name, doc string, inside bool, at func(*T) *string) key[T] {
 		kind = "absolute path"
 	}
 	return key[T]{
-		info: info{name: name, kind: kind, doc: doc, schema: pathSchema()},
+		info: info{name: name, kind: kind, doc: doc, schema: pathSchema},
 		set: func(s *scope, name string, t *T, v *node) {
 			rule := s.hostPath
 			if inside {
@@ -237,6 +240,8 @@ func unlessZero[V comparable](v V) any {
 }
 
 func pathSchema() map[string]any { return map[string]any{"type": "string", "minLength": 1} }
+
+func listOfPaths() map[string]any { return listSchema(pathSchema()) }
 
 func listSchema(item map[string]any) map[string]any {
 	return map[string]any{"type": "array", "items": item}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io/fs"
 	"path"
 	"slices"
 	"strings"
@@ -46,11 +47,12 @@ func load(in Input, refused []unsupported) (*Policy, error) {
 	l.policy.File = in.Name
 	l.file(document{in.Name, in.Data, in.Dir, path.Join(in.Dir, path.Base(in.Name))})
 	l.finish()
-	l.refuse(refused)
+	written := encode(l.keys, l.policy)
+	l.refuse(refused, written)
 	if len(l.problems) > 0 {
 		return nil, policyError(l.problems, l.policy.Sources)
 	}
-	l.policy.Digest = l.policy.digest()
+	l.policy.Digest = digest(written)
 	return l.policy, nil
 }
 
@@ -211,6 +213,10 @@ func (s *scope) find(name string) (document, error) {
 		return document{}, errors.New("this policy cannot extend a file")
 	}
 	data, err := s.in.ReadFile(p)
+	var named *fs.PathError
+	if errors.As(err, &named) {
+		err = named.Err // it names the path again
+	}
 	if err != nil {
 		return document{}, fmt.Errorf("read %q: %w", p, err)
 	}
@@ -247,9 +253,8 @@ func (l *loader) finish() {
 
 func (l *loader) finishWorkspace(w *rootfs.Workspace) {
 	if w.Source == "" {
-		if p, ok := l.said["workspace.source"]; !ok { // otherwise it was wrong, and that is said already
-			p = l.said["workspace"]
-			l.fail(p, "workspace.source", `missing: a workspace has a directory or "tmpfs" as its source`)
+		if _, ok := l.said["workspace.source"]; !ok { // otherwise it was wrong, and that is said already
+			l.fail(l.said["workspace"], "workspace.source", `missing: a workspace has a directory or "tmpfs" as its source`)
 		}
 		return
 	}

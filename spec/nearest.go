@@ -32,7 +32,9 @@ func keyNames(keys []info, prefix, like string) []string {
 			}
 			inner += "." + own
 		}
-		names = append(names, keyNames(k.inner, inner, like)...)
+		if k.inner != nil {
+			names = append(names, keyNames(k.inner(), inner, like)...)
+		}
 	}
 	return names
 }

@@ -33,9 +33,8 @@ func notYet() []unsupported {
 	}
 }
 
-// refuse notes a problem for each key that asks for what does not exist yet.
-func (l *loader) refuse(keys []unsupported) {
-	asked := encode(l.keys, l.policy)
+// refuse notes a problem for each key of a policy, written down, that asks for what does not exist yet.
+func (l *loader) refuse(keys []unsupported, asked map[string]any) {
 	for _, u := range keys {
 		if !reflect.DeepEqual(lookup(asked, u.key), u.harmless) {
 			l.failHint(l.said[u.key], u.key, "remove the key; it comes with a later version", "not supported yet")

@@ -2,7 +2,6 @@ package spec
 
 import (
 	"fmt"
-	"sort"
 
 	"github.com/opencontainers/runtime-spec/specs-go"
 
@@ -34,7 +33,7 @@ func ociSpec(p *Plan, h *Host, id identity) *specs.Spec {
 		Process: &specs.Process{
 			User:            specs.User{UID: uint32(p.Exec.UID), GID: uint32(p.Exec.GID)},
 			Args:            []string{"/bin/sh"},
-			Env:             p.Environ(nil, nil),
+			Env:             p.Exec.Environ(nil, nil),
 			Cwd:             p.Exec.Dir,
 			Capabilities:    &specs.LinuxCapabilities{},
 			NoNewPrivileges: true,
@@ -121,29 +120,4 @@ func tmpfsOptions(m rootfs.Mount, e Exec) []string {
 		options = append(options, fmt.Sprintf("uid=%d", e.UID), fmt.Sprintf("gid=%d", e.GID))
 	}
 	return options
-}
-
-// Environ is the environment of a program: what every program has, then what the policy takes from the caller, then
-// what it sets, then what this one exec adds.
-func (p *Plan) Environ(caller, extra map[string]string) []string {
-	env := map[string]string{}
-	for k, v := range p.Exec.Env {
-		env[k] = v
-	}
-	for k, v := range caller {
-		if allowed(p.Exec.EnvAllow, k) {
-			env[k] = v
-		}
-	}
-	for _, more := range []map[string]string{p.Exec.EnvSet, extra} {
-		for k, v := range more {
-			env[k] = v
-		}
-	}
-	list := make([]string, 0, len(env))
-	for k, v := range env {
-		list = append(list, k+"="+v)
-	}
-	sort.Strings(list)
-	return list
 }

@@ -48,8 +48,8 @@ func checkPath(p, full string) (string, error) {
 
 // expand replaces the first component of a path where it is "~" or a variable.
 func (s *scope) expand(p string) (string, error) {
-	first, rest, _ := strings.Cut(p, "/")
-	rest = p[len(first):]
+	first, _, _ := strings.Cut(p, "/")
+	rest := p[len(first):]
 	switch {
 	case first == "~":
 		if !path.IsAbs(s.in.Home) {

@@ -57,8 +57,8 @@ func writeSection(b *strings.Builder, k info, prefix string) {
 	if k.schema != nil {
 		doc = "" // its row tells it
 	}
-	writeTable(b, "`"+title+"`", doc, k.inner, full)
-	for _, inner := range k.inner {
+	writeTable(b, "`"+title+"`", doc, k.inner(), full)
+	for _, inner := range k.inner() {
 		writeSection(b, inner, full)
 	}
 }

@@ -36,14 +36,12 @@ func tableSchema(keys []info, prefix string) map[string]any {
 func keySchema(k info, prefix string) map[string]any {
 	full := under(prefix, k.name)
 	s := map[string]any{}
-	inner := func() map[string]any { return tableSchema(k.inner, full) }
+	inner := func() map[string]any { return tableSchema(k.inner(), full) }
 	switch {
 	case k.inner == nil:
-		for name, v := range k.schema {
-			s[name] = v
-		}
+		s = k.schema()
 	case k.schema != nil: // a word or a table
-		s["anyOf"] = []any{k.schema, inner()}
+		s["anyOf"] = []any{k.schema(), inner()}
 	case k.named:
 		s["type"], s["propertyNames"] = "object", map[string]any{"pattern": viewName}
 		s["additionalProperties"] = inner()

@@ -13,15 +13,6 @@ import (
 
 var update = flag.Bool("update", false, "write docs/policy.md anew")
 
-func readTestdata(t *testing.T, name string) string {
-	t.Helper()
-	data, err := os.ReadFile("testdata/" + name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(data)
-}
-
 // schemaKeys lists every key that a schema allows.
 func schemaKeys(s map[string]any, prefix string, found map[string]bool) {
 	visit := func(v any, prefix string) {

@@ -21,6 +21,7 @@ const (
 	modulePattern   = `^[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*$`
 	variablePattern = `^[A-Za-z_*][A-Za-z0-9_*]*$`
 	namePattern     = `^[A-Za-z_][A-Za-z0-9_]*$`
+	servicePattern  = `^[hH][tT][tT][pP][sS]?://.`
 	portPattern     = `^[0-9]{1,5}(=.+)?$`
 )
 
@@ -29,7 +30,7 @@ func versionKey() key[Policy] {
 	return key[Policy]{
 		info: info{
 			name: "version", kind: "1", doc: "The version of this format.",
-			schema: map[string]any{"type": "integer", "const": 1},
+			schema: func() map[string]any { return map[string]any{"type": "integer", "const": 1} },
 		},
 		set: func(*scope, string, *Policy, *node) {},
 		get: func(*Policy) any { return 1 },
@@ -40,7 +41,7 @@ func versionKey() key[Policy] {
 func extendsKey() key[Policy] {
 	return key[Policy]{
 		info: info{
-			name: "extends", kind: "preset or path", schema: pathSchema(),
+			name: "extends", kind: "preset or path", schema: pathSchema,
 			doc: "A preset, or another policy file (with a \"/\", or ending in .toml or .json). Lists append to its lists, env.set " +
 				"and views merge by name, the rest overrides.",
 		},
@@ -53,7 +54,7 @@ func nameKey() key[Policy] {
 	return key[Policy]{
 		info: info{
 			name: "name", kind: "string", doc: "What the policy is called in records.",
-			schema: map[string]any{"type": "string", "minLength": 1},
+			schema: pathSchema,
 		},
 		set: func(s *scope, name string, p *Policy, v *node) {
 			if text, ok := s.text(v, name); ok {
@@ -80,10 +81,12 @@ func userKey() key[Policy] {
 	return key[Policy]{
 		info: info{
 			name: "user", kind: want, doc: "As whom the program runs, as it sees itself; a number only where the launcher is root.",
-			schema: map[string]any{"anyOf": []any{
-				map[string]any{"enum": []string{"caller", "root"}},
-				map[string]any{"type": "integer", "minimum": 0, "maximum": int64(maxUser)},
-			}},
+			schema: func() map[string]any {
+				return anyOf(
+					map[string]any{"enum": []string{"caller", "root"}},
+					map[string]any{"type": "integer", "minimum": 0, "maximum": int64(maxUser)},
+				)
+			},
 		},
 		set: func(s *scope, name string, p *Policy, v *node) {
 			u := User{From: s.from(v.at, name)}
@@ -116,7 +119,7 @@ func userKey() key[Policy] {
 func workspaceSourceKey() key[rootfs.Workspace] {
 	return key[rootfs.Workspace]{
 		info: info{
-			name: "source", kind: `path or "tmpfs"`, schema: pathSchema(),
+			name: "source", kind: `path or "tmpfs"`, schema: pathSchema,
 			doc: "A host directory, or \"tmpfs\" for an empty one in memory (\"./tmpfs\" is a directory of that name). " +
 				"A workspace must have one, here or in what is extended.",
 		},
@@ -141,11 +144,11 @@ func baseKey() key[Policy] {
 	}
 	return key[Policy]{
 		info: info{
-			name: "base", kind: `"system", "host", "none" or { rootfs = path }`, inner: infos(keys),
+			name: "base", kind: `"system", "host", "none" or { rootfs = path }`, inner: inner(keys),
 			doc: "What the root shows before any grant. system: /usr, /lib*, /bin and a few files of /etc. host: the whole root, " +
 				"read-only, with homes, run directories, mounts and the top directories of users hidden. none: nothing. " +
 				"{ rootfs = path }: a directory that holds a root file system.",
-			schema: map[string]any{"enum": words},
+			schema: func() map[string]any { return map[string]any{"enum": words} },
 		},
 		set: func(s *scope, name string, p *Policy, v *node) {
 			b := base{From: s.from(v.at, name)}
@@ -177,9 +180,11 @@ func envSetKey() key[Policy] {
 	return key[Policy]{
 		info: info{
 			name: "set", kind: "table of strings", doc: "Variables with values of their own, taken literally: nothing expands.",
-			schema: map[string]any{
-				"type": "object", "additionalProperties": map[string]any{"type": "string"},
-				"propertyNames": map[string]any{"pattern": namePattern},
+			schema: func() map[string]any {
+				return map[string]any{
+					"type": "object", "additionalProperties": map[string]any{"type": "string"},
+					"propertyNames": map[string]any{"pattern": namePattern},
+				}
 			},
 		},
 		set: func(s *scope, name string, p *Policy, v *node) {
@@ -188,19 +193,7 @@ func envSetKey() key[Policy] {
 				return
 			}
 			for _, f := range v.fields {
-				full := under(name, f.name)
-				if err := checkName(f.name); err != nil {
-					s.wrong(f.at, full, "check name %q: %v", f.name, err)
-				} else if f.value.kind != stringNode {
-					s.wrongKind(f.value, full, "a string in quotes")
-				} else if strings.Contains(f.value.text, "\x00") {
-					s.wrong(f.value.at, full, "has a NUL character")
-				} else {
-					if p.Env.Set == nil {
-						p.Env.Set = map[string]string{}
-					}
-					p.Env.Set[f.name] = f.value.text
-				}
+				s.setVariable(p, under(name, f.name), f)
 			}
 		},
 		get: func(p *Policy) any {
@@ -209,6 +202,22 @@ func envSetKey() key[Policy] {
 			}
 			return maps.Clone(p.Env.Set)
 		},
+	}
+}
+
+func (s *scope) setVariable(p *Policy, key string, f field) {
+	switch err := checkName(f.name); {
+	case err != nil:
+		s.wrong(f.at, key, "check name %q: %v", f.name, err)
+	case f.value.kind != stringNode:
+		s.wrongKind(f.value, key, "a string in quotes")
+	case strings.Contains(f.value.text, "\x00"):
+		s.wrong(f.value.at, key, "has a NUL character")
+	default:
+		if p.Env.Set == nil {
+			p.Env.Set = map[string]string{}
+		}
+		p.Env.Set[f.name] = f.value.text
 	}
 }
 
@@ -227,10 +236,12 @@ func modeKey() key[Policy] {
 func portsKey() key[Policy] {
 	return key[Policy]{
 		info: info{
-			name: "ports", kind: "list of ports", schema: listSchema(map[string]any{"anyOf": []any{
-				map[string]any{"type": "integer", "minimum": 1, "maximum": math.MaxUint16},
-				map[string]any{"type": "string", "pattern": portPattern},
-			}}),
+			name: "ports", kind: "list of ports", schema: func() map[string]any {
+				return listSchema(anyOf(
+					map[string]any{"type": "integer", "minimum": 1, "maximum": math.MaxUint16},
+					map[string]any{"type": "string", "pattern": portPattern},
+				))
+			},
 			doc: "Loopback ports inside that are forwarded: PORT, or \"PORT=OUT\" where OUT is a port of the host's loopback, " +
 				"HOST:PORT or unix:/absolute/path.",
 		},

@@ -49,14 +49,14 @@ func workspaceKeys() []key[rootfs.Workspace] {
 }
 
 func filesKeys() []key[Policy] {
-	module := map[string]any{"type": "string", "pattern": modulePattern}
+	module := func() map[string]any { return map[string]any{"type": "string", "pattern": modulePattern} }
 	return []key[Policy]{
 		baseKey().byDefault(`"system"`),
 		textsKey("interpreters", "list of names or paths", "Language interpreters to show as they are installed, with their "+
 			"standard library and site directories. Every other interpreter's site directory is empty.",
-			pathSchema(), verbatim, func(p *Policy) *[]string { return &p.Interpreters.Show }),
+			pathSchema, verbatim, func(p *Policy) *[]string { return &p.Interpreters.Show }),
 		textsKey("packages", "list of names", "Distributions to show although they are editable or on PYTHONPATH.",
-			pathSchema(), verbatim, func(p *Policy) *[]string { return &p.Interpreters.Packages }),
+			pathSchema, verbatim, func(p *Policy) *[]string { return &p.Interpreters.Packages }),
 		textsKey("hide_modules", "list of names", "Python modules that are hidden under every name, with their caches.",
 			module, checkModule, func(p *Policy) *[]string { return &p.Interpreters.HideModules }),
 		grantsKey("read", "Files and directories at their own place, read-only.",
@@ -103,7 +103,7 @@ func viewKeys() []key[View] {
 }
 
 func envKeys() []key[Policy] {
-	pattern := map[string]any{"type": "string", "pattern": variablePattern}
+	pattern := func() map[string]any { return map[string]any{"type": "string", "pattern": variablePattern} }
 	return []key[Policy]{
 		textsKey("allow", "list of names", "Variables taken from the caller: names, or patterns in which \"*\" stands for any "+
 			"characters.", pattern, checkVariablePattern, func(p *Policy) *[]string { return &p.Env.Allow }),
@@ -114,21 +114,21 @@ func envKeys() []key[Policy] {
 }
 
 func networkKeys() []key[Policy] {
-	host := pathSchema()
+	service := func() map[string]any { return map[string]any{"type": "string", "pattern": servicePattern} }
 	return []key[Policy]{
 		modeKey().byDefault(`"isolated"`),
 		portsKey(),
 		textsKey("services", "list of URLs", "HTTP services that the program uses: each becomes a forwarded port or an "+
 			"allowed host. Only http and https, without user name and password.",
-			map[string]any{"type": "string", "pattern": `^[hH][tT][tT][pP][sS]?://.`}, checkService,
+			service, checkService,
 			func(p *Policy) *[]string { return &p.Network.Services }),
 		flagKey("env_urls", "Whether the port of every http(s)://127.0.0.1:PORT or localhost in the passed environment is "+
 			"forwarded.", func(p *Policy) *bool { return &p.Network.EnvURLs }).byDefault("true"),
 		textsKey("allowed_hosts", "list of hosts", "host[:port], *.suffix[:port], or an IP address, an IPv6 one with a port in "+
-			"brackets. Without a port, 443 and 80 are allowed. A suffix does not allow itself.", host,
+			"brackets. Without a port, 443 and 80 are allowed. A suffix does not allow itself.", pathSchema,
 			checkHost(netpolicy.ParseHost), func(p *Policy) *[]string { return &p.Network.AllowedHosts }),
 		textsKey("allow_private", "list of hosts", "Allowed hosts that may resolve to private, loopback or link-local "+
-			"addresses: as in allowed_hosts, without a port.", host,
+			"addresses: as in allowed_hosts, without a port.", pathSchema,
 			checkHost(netpolicy.ParsePrivateHost), func(p *Policy) *[]string { return &p.Network.AllowPrivate }),
 		flagKey("transparent", "Whether allowed hosts also work for programs that ignore proxy variables.",
 			func(p *Policy) *bool { return &p.Network.Transparent }).byDefault("true"),

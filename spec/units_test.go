@@ -99,8 +99,17 @@ func TestDistance(t *testing.T) {
 		a, b string
 		want int
 	}{
-		{"", "", 0}, {"a", "", 1}, {"read", "raed", 1}, {"read", "read", 0}, {"read", "reads", 1}, {"read", "rea", 1},
-		{"read", "rood", 2}, {"ab", "ba", 1}, {"abc", "xyz", 3}, {"a", "abcd", 3}, {"files.read", "files.wread", 1},
+		{"", "", 0},
+		{"a", "", 1},
+		{"read", "raed", 1},
+		{"read", "read", 0},
+		{"read", "reads", 1},
+		{"read", "rea", 1},
+		{"read", "rood", 2},
+		{"ab", "ba", 1},
+		{"abc", "xyz", 3},
+		{"a", "abcd", 3},
+		{"files.read", "files.wread", 1},
 	} {
 		if got := distance(c.a, c.b); got != c.want {
 			t.Errorf("distance(%q, %q) = %d, want %d", c.a, c.b, got, c.want)
@@ -115,8 +124,21 @@ func TestCursor(t *testing.T) {
 	data := []byte("ab\néx日\r\n\nlast")
 	c := newCursor(data)
 	for _, w := range []struct{ offset, line, column int }{
-		{0, 1, 1}, {2, 1, 3}, {3, 2, 1}, {5, 2, 2}, {6, 2, 3}, {9, 2, 4}, {11, 3, 1}, {12, 4, 1}, {16, 4, 5}, {99, 4, 5},
-		{6, 2, 3}, {5, 2, 2}, {0, 1, 1}, {-1, 1, 1}, {13, 4, 2},
+		{0, 1, 1},
+		{2, 1, 3},
+		{3, 2, 1},
+		{5, 2, 2},
+		{6, 2, 3},
+		{9, 2, 4},
+		{11, 3, 1},
+		{12, 4, 1},
+		{16, 4, 5},
+		{99, 4, 5},
+		{6, 2, 3},
+		{5, 2, 2},
+		{0, 1, 1},
+		{-1, 1, 1},
+		{13, 4, 2},
 	} {
 		if got := c.position(w.offset); got != (position{w.line, w.column}) {
 			t.Errorf("position(%d) = %v, want %v", w.offset, got, w)

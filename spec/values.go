@@ -53,7 +53,7 @@ func (s *scope) path(v *node, key string, rule func(string) (string, error)) (st
 // flagKey is true or false.
 func flagKey[T any](name, doc string, at func(*T) *bool) key[T] {
 	return key[T]{
-		info: info{name: name, kind: "true or false", doc: doc, schema: map[string]any{"type": "boolean"}},
+		info: info{name: name, kind: "true or false", doc: doc, schema: func() map[string]any { return map[string]any{"type": "boolean"} }},
 		set: func(s *scope, name string, t *T, v *node) {
 			if v.kind != boolNode {
 				s.wrongKind(v, name, "true or false")
@@ -73,7 +73,7 @@ func wordKey[T any](name, doc string, words []string, at func(*T) *string) key[T
 	}
 	want := strings.Join(quoted, ", ")
 	return key[T]{
-		info: info{name: name, kind: want, doc: doc, schema: map[string]any{"enum": words}},
+		info: info{name: name, kind: want, doc: doc, schema: func() map[string]any { return map[string]any{"enum": words} }},
 		set: func(s *scope, name string, t *T, v *node) {
 			if v.kind != stringNode {
 				s.wrongKind(v, name, "one of "+want)
@@ -92,10 +92,10 @@ func wordKey[T any](name, doc string, words []string, at func(*T) *string) key[T
 // textsKey is a list of strings, each of which is checked, and perhaps rewritten, by parse. One that is there already
 // is not added again.
 func textsKey[T any](
-	name, kind, doc string, item map[string]any, parse func(string) (string, error), at func(*T) *[]string,
+	name, kind, doc string, item func() map[string]any, parse func(string) (string, error), at func(*T) *[]string,
 ) key[T] {
 	return key[T]{
-		info: info{name: name, kind: kind, doc: doc, schema: listSchema(item)},
+		info: info{name: name, kind: kind, doc: doc, schema: func() map[string]any { return listSchema(item()) }},
 		set: func(s *scope, name string, t *T, v *node) {
 			for _, item := range s.list(v, name, "a "+kind) {
 				text, ok := s.text(item, name)
@@ -119,7 +119,9 @@ func countKey[T any](name, doc string, low, high int64, at func(*T) *int64) key[
 	return key[T]{
 		info: info{
 			name: name, kind: fmt.Sprintf("integer, %d to %d", low, high), doc: doc,
-			schema: map[string]any{"type": "integer", "minimum": low, "maximum": high},
+			schema: func() map[string]any {
+				return map[string]any{"type": "integer", "minimum": low, "maximum": high}
+			},
 		},
 		set: func(s *scope, name string, t *T, v *node) {
 			if v.kind != integerNode {
@@ -141,7 +143,9 @@ func fractionKey[T any](name, doc string, low, high float64, at func(*T) *float6
 	return key[T]{
 		info: info{
 			name: name, kind: fmt.Sprintf("number, %g to %g", low, high), doc: doc,
-			schema: map[string]any{"type": "number", "minimum": low, "maximum": high},
+			schema: func() map[string]any {
+				return map[string]any{"type": "number", "minimum": low, "maximum": high}
+			},
 		},
 		set: func(s *scope, name string, t *T, v *node) {
 			if v.kind != integerNode && v.kind != floatNode {
@@ -161,12 +165,7 @@ func fractionKey[T any](name, doc string, low, high float64, at func(*T) *float6
 // sizeKey is a number of bytes.
 func sizeKey[T any](name, doc string, at func(*T) *int64) key[T] {
 	return key[T]{
-		info: info{
-			name: name, kind: "size", doc: doc, schema: map[string]any{"anyOf": []any{
-				map[string]any{"type": "integer", "minimum": 1, "maximum": int64(maxSize)},
-				map[string]any{"type": "string", "pattern": sizePattern},
-			}},
-		},
+		info: info{name: name, kind: "size", doc: doc, schema: sizeSchema},
 		set: func(s *scope, name string, t *T, v *node) {
 			n, err := v.integer, error(nil)
 			switch v.kind {
@@ -191,12 +190,7 @@ func sizeKey[T any](name, doc string, at func(*T) *int64) key[T] {
 // durationKey is a length of time.
 func durationKey[T any](name, doc string, at func(*T) *time.Duration) key[T] {
 	return key[T]{
-		info: info{
-			name: name, kind: "duration", doc: doc, schema: map[string]any{"anyOf": []any{
-				map[string]any{"type": "number", "minimum": 0, "maximum": maxDuration.Seconds()},
-				map[string]any{"type": "string", "pattern": durationPattern},
-			}},
-		},
+		info: info{name: name, kind: "duration", doc: doc, schema: durationSchema},
 		set: func(s *scope, name string, t *T, v *node) {
 			var d time.Duration
 			var err error
@@ -223,3 +217,19 @@ func durationKey[T any](name, doc string, at func(*T) *time.Duration) key[T] {
 		},
 	}
 }
+
+func sizeSchema() map[string]any {
+	return anyOf(
+		map[string]any{"type": "integer", "minimum": 1, "maximum": int64(maxSize)},
+		map[string]any{"type": "string", "pattern": sizePattern},
+	)
+}
+
+func durationSchema() map[string]any {
+	return anyOf(
+		map[string]any{"type": "number", "minimum": 0, "maximum": maxDuration.Seconds()},
+		map[string]any{"type": "string", "pattern": durationPattern},
+	)
+}
+
+func anyOf(schemas ...map[string]any) map[string]any { return map[string]any{"anyOf": schemas} }

@@ -1,0 +1,91 @@
+package container
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"testing"
+
+	"github.com/sandboxrun/sandboxrun/spec"
+)
+
+// newSandbox makes a sandbox of the default preset that lives as long as the test.
+func newSandbox(tb testing.TB) *Sandbox {
+	tb.Helper()
+	policy, err := spec.Load(spec.DefaultPolicy(tb.TempDir()))
+	if err != nil {
+		tb.Fatal(err)
+	}
+	host, err := Probe()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	plan, err := spec.Resolve(policy, host)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	store, err := OpenStore(filepath.Join(tb.TempDir(), "state"))
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(store.Close)
+	sb, err := store.Create("test", plan, &Owner{PID: os.Getpid()})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() {
+		if err := sb.Delete(); err != nil {
+			tb.Error(err)
+		}
+	})
+	return sb
+}
+
+func runTrue(tb testing.TB, sb *Sandbox) {
+	tb.Helper()
+	r, err := sb.Start(Request{Args: []string{"/bin/true"}})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	if res, err := r.Wait(); err != nil || res.ExitCode != 0 {
+		tb.Fatal(res, err)
+	}
+}
+
+// BenchmarkExec compares an exec in a live sandbox, from a process that stays, with a bare spawn of the same program.
+func BenchmarkExec(b *testing.B) {
+	b.Run("bare", func(b *testing.B) {
+		for b.Loop() {
+			if err := exec.Command("/bin/true").Run(); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+	b.Run("sandbox", func(b *testing.B) {
+		sb := newSandbox(b)
+		for b.Loop() {
+			runTrue(b, sb)
+		}
+	})
+	b.Run("sandbox8", func(b *testing.B) {
+		sb := newSandbox(b)
+		var group sync.WaitGroup
+		share := b.N/8 + 1
+		for range 8 {
+			group.Go(func() {
+				for range share {
+					runTrue(b, sb)
+				}
+			})
+		}
+		group.Wait()
+	})
+}
+
+func BenchmarkCreateDelete(b *testing.B) {
+	for b.Loop() {
+		sb := newSandbox(b)
+		_ = sb
+	}
+}

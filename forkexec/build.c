@@ -1,0 +1,143 @@
+// Builds what a sandbox's programs see, from inside its namespaces, as a list of steps that forkexec/build.go has
+// written down. The same way in as for an exec: join, then a member of the PID namespace, so that /proc is the sandbox's.
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mount.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include "forkexec.h"
+
+static int write_all(int fd, const char *data, size_t n)
+{
+	while (n > 0) {
+		ssize_t w = write(fd, data, n);
+		if (w < 0)
+			return -1;
+		data += w;
+		n -= (size_t)w;
+	}
+	return 0;
+}
+
+static int make_file(const struct fx_op *o)
+{
+	int fd = open(o->target, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+	if (fd < 0)
+		return -1;
+	int r = write_all(fd, o->data, o->size);
+	if (r == 0)
+		r = fchmod(fd, (mode_t)o->flags);
+	int saved = errno;
+	close(fd);
+	errno = saved;
+	return r;
+}
+
+// new_root makes target the root of every process of the mount namespace and lets go of the old one with all that was
+// mounted there, the host's file tree too.
+static int new_root(const char *target)
+{
+	if (chdir(target) < 0 || syscall(SYS_pivot_root, ".", ".") < 0)
+		return -1;
+	return umount2(".", MNT_DETACH);
+}
+
+// bind shows a host path at another place. No part of the path may be a link: they were followed when the view was
+// decided, so one that is there now was put there since, by whoever may write there.
+static int bind_path(const struct fx_op *o)
+{
+	struct { uint64_t flags, mode, resolve; } how = {O_PATH | O_CLOEXEC, 0, 4 /* RESOLVE_NO_SYMLINKS */};
+	char self[32] = "/proc/self/fd/";
+	int fd = (int)syscall(SYS_openat2, AT_FDCWD, o->source, &how, sizeof how);
+	if (fd < 0)
+		return -1;
+	snprintf(self + strlen(self), sizeof self - strlen(self), "%d", fd);
+	int r = mount(self, o->target, NULL, MS_BIND | MS_REC, NULL);
+	int saved = errno;
+	close(fd);
+	errno = saved;
+	return r;
+}
+
+static int run_op(const struct fx_op *o)
+{
+	struct fx_mount_attr attr = {.attr_set = o->flags, .propagation = MS_PRIVATE};
+
+	switch (o->kind) {
+	case FX_OP_MKDIR:
+		return mkdir(o->target, (mode_t)o->flags);
+	case FX_OP_SYMLINK:
+		return symlink(o->source, o->target);
+	case FX_OP_FILE:
+		return make_file(o);
+	case FX_OP_MOUNT:
+		return mount(o->source, o->target, o->fstype, o->flags, o->data);
+	case FX_OP_BIND:
+		return bind_path(o);
+	case FX_OP_ATTR:
+		return (int)syscall(SYS_mount_setattr, AT_FDCWD, o->target, AT_RECURSIVE, &attr, sizeof attr);
+	case FX_OP_MOVE:
+		return (int)syscall(SYS_move_mount, o->fd, "", AT_FDCWD, o->target, FX_MOVE_MOUNT_F_EMPTY_PATH);
+	case FX_OP_ROOT:
+		return new_root(o->target);
+	}
+	errno = EINVAL;
+	return -1;
+}
+
+static int builder(void *arg)
+{
+	struct fx_build *b = arg;
+	umask(0);
+	for (size_t i = 0; i < b->n_ops; i++)
+		if (run_op(&b->ops[i]) < 0) {
+			b->step = FX_MOUNT;
+			b->err = errno;
+			b->index = i;
+			return 1;
+		}
+	return 0;
+}
+
+static int stop(struct fx_build *b, int step)
+{
+	b->step = step;
+	b->err = errno;
+	return 1;
+}
+
+static int build_join(void *arg)
+{
+	struct fx_build *b = arg;
+	if (setns(b->target, b->namespaces) < 0)
+		return stop(b, FX_JOIN);
+	if (syscall(SYS_setresgid, 0, 0, 0) < 0 || syscall(SYS_setresuid, 0, 0, 0) < 0)
+		return stop(b, FX_BECOME);
+	int pid = clone(builder, b->stacks + 2 * FX_STACK, CLONE_VM | CLONE_VFORK | CLONE_FILES | SIGCHLD, b);
+	if (pid < 0)
+		return stop(b, FX_SPAWN);
+	waitpid(pid, NULL, __WALL);
+	return 0;
+}
+
+void fx_build(struct fx_build *b)
+{
+	unsigned long all = ~0ul, before;
+	syscall(SYS_rt_sigprocmask, SIG_SETMASK, &all, &before, 8);
+	int dumpable = prctl(PR_GET_DUMPABLE, 0, 0, 0, 0);
+	int pid = clone(build_join, b->stacks + FX_STACK, CLONE_VM | CLONE_VFORK | CLONE_FILES | SIGCHLD, b);
+	if (pid < 0)
+		stop(b, FX_SPAWN);
+	prctl(PR_SET_DUMPABLE, dumpable == 0 ? 0 : 1, 0, 0, 0); // changing our user in there has cleared it
+	syscall(SYS_rt_sigprocmask, SIG_SETMASK, &before, NULL, 8);
+	while (pid > 0 && waitpid(pid, NULL, __WALL) < 0 && errno == EINTR)
+		;
+}

@@ -12,6 +12,7 @@ import (
 	"github.com/opencontainers/runc/libcontainer/configs"
 	"github.com/opencontainers/runc/libcontainer/specconv"
 	"github.com/opencontainers/runtime-spec/specs-go"
+	"golang.org/x/sys/unix"
 
 	"github.com/sandboxrun/sandboxrun/forkexec"
 	"github.com/sandboxrun/sandboxrun/spec"
@@ -52,7 +53,7 @@ func (s *Store) Create(id string, plan *spec.Plan, owner *Owner) (_ *Sandbox, er
 	if err := writeNew(dir, filterFile, string(forkexec.EncodeFilter(filter)), 0o400); err != nil {
 		return nil, err
 	}
-	if err := sb.start(plan, lock); err != nil {
+	if err := sb.start(plan, filter, dir, lock); err != nil {
 		return nil, err
 	}
 	return sb, nil
@@ -60,7 +61,7 @@ func (s *Store) Create(id string, plan *spec.Plan, owner *Owner) (_ *Sandbox, er
 
 // start has libcontainer make the namespaces around process 1, builds what programs see in them, and lets process 1 go
 // once the state is on disk.
-func (sb *Sandbox) start(plan *spec.Plan, lock *os.File) error {
+func (sb *Sandbox) start(plan *spec.Plan, filter []unix.SockFilter, dir *os.Root, lock *os.File) error {
 	trees, err := openTrees(plan.Spec)
 	if err != nil {
 		return err
@@ -90,10 +91,28 @@ func (sb *Sandbox) start(plan *spec.Plan, lock *os.File) error {
 	if err := sb.store.save(sb.state); err != nil {
 		return err
 	}
+	if err := sb.saveLaunch(dir, filter); err != nil {
+		return err
+	}
 	if _, err := release.Write([]byte{1}); err != nil {
 		return fail("sandbox_unavailable", "", "create sandbox: process 1 has ended: %w", err)
 	}
 	return nil
+}
+
+// saveLaunch writes what the plain form of the exec command reads (forkexec/client.c). Where an exec has more to do than
+// to start a program it is not written, and the command takes the long way.
+func (sb *Sandbox) saveLaunch(dir *os.Root, filter []unix.SockFilter) error {
+	l := &sb.state.Launch
+	if len(l.Absent) > 0 || l.Wall > 0 {
+		return nil
+	}
+	launch := forkexec.Launch{
+		PID: sb.state.PID, StartTime: sb.state.StartTime, Namespaces: l.Namespaces, DropGroups: l.DropGroups,
+		UID: l.UID, GID: l.GID, ShownUID: l.ShownUID, ShownGID: l.ShownGID, Umask: l.Umask, Dir: l.Dir,
+		Mounts: l.Mounts, Env: l.Env, EnvAllow: l.EnvAllow, EnvSet: l.EnvSet, Filter: filter,
+	}
+	return writeNew(dir, "launch", string(launch.Encode()), 0o400)
 }
 
 // launch starts process 1. Until a byte comes through ready it ends when we do.

@@ -1,6 +1,7 @@
 package container
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -97,7 +98,22 @@ func (sb *Sandbox) start(plan *spec.Plan, filter []unix.SockFilter, dir *os.Root
 	if _, err := release.Write([]byte{1}); err != nil {
 		return fail("sandbox_unavailable", "", "create sandbox: process 1 has ended: %w", err)
 	}
+	ready.Close()
+	waitClosed(release)
+	if !pidfdAlive(sb.init) {
+		return fail("sandbox_unavailable", "", "create sandbox: process 1 has ended")
+	}
 	return nil
+}
+
+// waitClosed waits until nobody has the other end of a pipe open any more.
+func waitClosed(w *os.File) {
+	fds := []unix.PollFd{{Fd: int32(w.Fd())}} // POLLERR needs no asking for
+	for {
+		if _, err := unix.Poll(fds, -1); !errors.Is(err, unix.EINTR) {
+			return
+		}
+	}
 }
 
 // saveLaunch writes what the plain form of the exec command reads (forkexec/client.c). Where an exec has more to do than
@@ -137,6 +153,9 @@ func (sb *Sandbox) launch(plan *spec.Plan, host bool, lock, ready *os.File) (*li
 		return nil, fail("sandbox_unavailable", "", "create sandbox: %w", err)
 	}
 	config.Cgroups.SkipDevices = false // see libcontainerConfig
+	// Process 1 is to end with us until it says otherwise (init.go). To the kernel we are the thread that starts it.
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
 	err = c.Run(&libcontainer.Process{
 		Init: true, Args: []string{pauseStub, "pause"}, Cwd: "/", ExtraFiles: pass,
 		Capabilities: &configs.Capabilities{}, LogLevel: "2",

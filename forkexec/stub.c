@@ -10,7 +10,7 @@
 // Roles, by the first letter of argv[1]:
 //   p  pause: process 1 of a sandbox. fd 3 is the stub itself, fd 4 the sandbox's lock file, which stays locked while
 //      this process lives, fd 5 a pipe from the creator: one byte means that the sandbox is complete, end of file that
-//      the creator died first. fd 6, if open, is a pidfd of the owner. The rest is closed.
+//      the creator died first. It is closed then, which tells the creator that this process no longer depends on it. fd 6, if open, is a pidfd of the owner. The rest is closed.
 //   r  reaper: process 1 of an exec. Its first child is the program. fd 0, if open, is a pidfd of whoever waits for the
 //      result, fd 1 the pipe to which the result goes. Its end ends every process of the exec.
 #include <signal.h>
@@ -122,6 +122,7 @@ INLINE int stub_main(long *sp)
 	SYS(SYS_rt_sigprocmask, SIG_SETMASK, &all, 0, 8);
 	if (pause) {
 		char ready = 0;
+		SYS(SYS_prctl, 1 /* PR_SET_PDEATHSIG */, 0, 0, 0); // see container/init.go
 		SYS(SYS_close_range, 0, 3, 0, 0);
 		while (SYS(SYS_read, 5, &ready, 1, 0) == -4 /* EINTR */)
 			;

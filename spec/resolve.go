@@ -38,7 +38,10 @@ func Resolve(p *Policy, h *Host) (*Plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	plan.Exec = exec(p, h, ids, plan.View.Workdir, home)
+	if _, err := plan.View.Lookup(h.Tree, home); err != nil {
+		home = "/tmp" // a grant is in its place that lacks it
+	}
+	plan.Exec = execOf(p, h, ids, plan.View.Workdir, home)
 	if plan.Warnings, err = network(&p.Network); err != nil {
 		return nil, err
 	}
@@ -73,7 +76,7 @@ func identify(u User, h *Host) (identity, error) {
 		if !h.Root {
 			return id, &Error{
 				Code:    "policy_invalid",
-				Message: fmt.Sprintf("%s: user = %d: only root may run a program as somebody else", u.From, u.ID),
+				Message: fmt.Sprintf("%s = %d: only root may run a program as somebody else", u.From, u.ID),
 				Hint:    `use user = "caller", or start sandboxrun as root`,
 			}
 		}
@@ -96,7 +99,7 @@ func resolvConf(mode, host string) string {
 	return "# There are no name servers here: the sandbox's network is " + mode + ".\n"
 }
 
-func exec(p *Policy, h *Host, id identity, dir, home string) Exec {
+func execOf(p *Policy, h *Host, id identity, dir, home string) Exec {
 	e := Exec{
 		UID: id.uid, GID: id.gid, ShownUID: id.shownUID, ShownGID: id.shownGID, Dir: dir, Umask: umask,
 		DropGroups: h.Setgroups,

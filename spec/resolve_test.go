@@ -1,0 +1,292 @@
+package spec
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"flag"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/santhosh-tekuri/jsonschema/v6"
+
+	"github.com/sandboxrun/sandboxrun/rootfs"
+)
+
+var updatePlans = flag.Bool("update-plans", false, "rewrite testdata/plan_*.json")
+
+// madeUpTree is a host: paths to what is there. A value that begins with "->" is a link, one that ends in "/" a
+// directory, anything else a file's content.
+type madeUpTree map[string]string
+
+func (t madeUpTree) Lstat(p string) (rootfs.Info, error) {
+	v, ok := t[p]
+	info := rootfs.Info{Dev: 1, Ino: uint64(len(p)), Nlink: 1}
+	switch {
+	case p == "/" || ok && v == "/":
+		info.Mode = fs.ModeDir | 0o755
+	case !ok:
+		return info, fs.ErrNotExist
+	case strings.HasPrefix(v, "->"):
+		info.Mode = fs.ModeSymlink | 0o777
+	default:
+		info.Mode = 0o644
+	}
+	return info, nil
+}
+
+func (t madeUpTree) Readlink(p string) (string, error) {
+	if v, ok := strings.CutPrefix(t[p], "->"); ok {
+		return v, nil
+	}
+	return "", fs.ErrInvalid
+}
+
+func (t madeUpTree) ReadDir(p string) ([]string, error) {
+	var names []string
+	for q := range t {
+		if path.Dir(q) == p {
+			names = append(names, path.Base(q))
+		}
+	}
+	slices.Sort(names)
+	return names, nil
+}
+
+func (t madeUpTree) ReadFile(p string) ([]byte, error) {
+	if info, err := t.Lstat(p); err != nil || !info.Mode.IsRegular() {
+		return nil, fs.ErrNotExist
+	}
+	return []byte(t[p]), nil
+}
+
+func (t madeUpTree) MountPoints() []string { return nil }
+
+func madeUpHost() *Host {
+	return &Host{
+		UID: 1000, GID: 1000, User: "ada", Group: "ada", Arch: "amd64", Kernel: Kernel{6, 1},
+		Resolv:    "nameserver 192.0.2.53\n",
+		ProcFiles: []string{"/proc/keys", "/proc/sys"},
+		Tree: madeUpTree{
+			"/usr": "/", "/bin": "->usr/bin", "/usr/bin": "/", "/lib": "->usr/lib", "/usr/lib": "/",
+			"/etc": "/", "/etc/services": "http 80/tcp\n", "/etc/ssl": "/", "/etc/ssl/certs": "/", "/etc/shadow": "x\n",
+			"/home": "/", "/home/ada": "/", "/home/ada/work": "/", "/home/ada/work/in": "/", "/home/ada/work/out": "/",
+			"/home/ada/work/in/answers.csv": "42\n", "/home/ada/work/in/data.csv": "1\n", "/tmp": "/",
+			"/home/ada/work/adapter": "/",
+		},
+	}
+}
+
+func asRoot(h *Host) { h.UID, h.GID, h.User, h.Group, h.Root, h.Setgroups = 0, 0, "root", "root", true, true }
+
+// plans are policies and hosts whose Plans are kept in testdata. Read a change of one as a reviewer of the sandbox would.
+var plans = []struct {
+	name, policy string
+	host         func(*Host)
+}{
+	{name: "empty", policy: "version = 1"},
+	{name: "empty_root", policy: "version = 1", host: asRoot},
+	{name: "task", policy: `
+version = 1
+name = "task"
+workdir = "/home/ada/work"
+[files]
+read = ["/home/ada/work"]
+write = ["/home/ada/work/out"]
+deny = ["/home/ada/work/in/answers.csv", "/home/ada/work/out/.env"]
+tmpfs = [{ path = "/scratch", size = "16M" }]
+[[bind]]
+source = "/home/ada/work/adapter"
+target = "/opt/adapter"
+[env]
+allow = ["LC_*"]
+set = { OMP_NUM_THREADS = "1" }
+[limits]
+wall = "30s"
+output = "1M"
+`},
+	{name: "workspace_per_exec", policy: "version = 1\n[workspace]\nsource = \"tmpfs\"\nsize = \"1M\"\nlifetime = \"exec\"\n"},
+	{name: "none", policy: "version = 1\nfiles.base = \"none\""},
+	{name: "as_root", policy: "version = 1\nuser = \"root\""},
+	{name: "as_1234", policy: "version = 1\nuser = 1234", host: asRoot},
+	{name: "host_network", policy: "version = 1\nnetwork.mode = \"host\""},
+	{name: "allowlist", policy: "version = 1\n[network]\nmode = \"allowlist\"\nallowed_hosts = [\"example.com\"]\n"},
+}
+
+func resolve(t *testing.T, policy string, change func(*Host)) (*Plan, error) {
+	t.Helper()
+	h := madeUpHost()
+	if change != nil {
+		change(h)
+	}
+	p, err := Load(Input{Name: "p.toml", Data: []byte(policy), Dir: "/home/ada"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return Resolve(p, h)
+}
+
+func TestResolveGolden(t *testing.T) {
+	for _, tt := range plans {
+		t.Run(tt.name, func(t *testing.T) {
+			plan, err := resolve(t, tt.policy, tt.host)
+			if err != nil {
+				t.Fatal(err)
+			}
+			plan.Spec.Linux.Seccomp = nil // has a golden file of its own
+			got, err := json.MarshalIndent(plan, "", "  ")
+			if err != nil {
+				t.Fatal(err)
+			}
+			file := filepath.Join("testdata", "plan_"+tt.name+".json")
+			if *updatePlans {
+				if err := os.WriteFile(file, append(got, '\n'), 0o644); err != nil {
+					t.Fatal(err)
+				}
+			}
+			want, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !bytes.Equal(append(got, '\n'), want) {
+				t.Errorf("%s has changed; if that is right: go test ./spec -run Golden -update-plans\n%s", file, got)
+			}
+		})
+	}
+}
+
+// tolerantLoader mends references in the schema that lack a slash, which stricter validators do not resolve.
+type tolerantLoader struct{}
+
+func (tolerantLoader) Load(url string) (any, error) {
+	data, err := os.ReadFile(strings.TrimPrefix(url, "file://"))
+	if err != nil {
+		return nil, err
+	}
+	return jsonschema.UnmarshalJSON(bytes.NewReader(bytes.ReplaceAll(data, []byte("#definitions"), []byte("#/definitions"))))
+}
+
+// The runtime-spec module brings the schema that an OCI configuration must satisfy.
+func TestSpecSatisfiesSchema(t *testing.T) {
+	out, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "github.com/opencontainers/runtime-spec").Output()
+	if err != nil {
+		t.Skipf("no module cache to read the schema from: %v", err)
+	}
+	compiler := jsonschema.NewCompiler()
+	compiler.DefaultDraft(jsonschema.Draft4)
+	compiler.UseLoader(tolerantLoader{})
+	schema, err := compiler.Compile(filepath.Join(strings.TrimSpace(string(out)), "schema", "config-schema.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range plans {
+		plan, err := resolve(t, tt.policy, tt.host)
+		if err != nil {
+			t.Fatal(err)
+		}
+		data, err := json.Marshal(plan.Spec)
+		if err != nil {
+			t.Fatal(err)
+		}
+		value, err := jsonschema.UnmarshalJSON(bytes.NewReader(data))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := schema.Validate(value); err != nil {
+			t.Errorf("%s: %v", tt.name, err)
+		}
+		delete(value.(map[string]any), "ociVersion")
+		if schema.Validate(value) == nil {
+			t.Error("the schema takes anything")
+		}
+	}
+}
+
+func TestResolveErrors(t *testing.T) {
+	tests := []struct{ name, policy, code, says string }{
+		{"another user without root", "version = 1\nuser = 1234", "policy_invalid", "p.toml:2:8: user = 1234: only root"},
+		{"missing grant", "version = 1\nfiles.read = [\"/nope\"]", "grant_missing", `"/nope"`},
+		{"missing workdir", "version = 1\nworkdir = \"/nope\"", "grant_missing", "/nope"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			_, err := resolve(t, tt.policy, nil)
+			code := ""
+			var ours *Error
+			var files *rootfs.Error
+			switch {
+			case errors.As(err, &ours):
+				code = ours.Code
+			case errors.As(err, &files):
+				code = files.Code
+			}
+			if code != tt.code || !strings.Contains(err.Error(), tt.says) {
+				t.Errorf("got %q: %v; want %q: …%s…", code, err, tt.code, tt.says)
+			}
+		})
+	}
+}
+
+// What a policy asks for and the network cannot do yet must be said, and must not be allowed instead.
+func TestNetworkIsNeverWider(t *testing.T) {
+	for _, mode := range []string{"isolated", "allowlist", "public"} {
+		plan, err := resolve(t, "version = 1\nnetwork.mode = \""+mode+"\"", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		own := false
+		for _, ns := range plan.Spec.Linux.Namespaces {
+			own = own || ns.Type == "network" && ns.Path == ""
+		}
+		if !own {
+			t.Errorf("%s: no network namespace of its own", mode)
+		}
+		if (len(plan.Warnings) > 0) != (mode != "isolated") {
+			t.Errorf("%s: warnings %q", mode, plan.Warnings)
+		}
+	}
+	plan, err := resolve(t, "version = 1\nnetwork.ports = [8000]", nil)
+	if err != nil || len(plan.Warnings) != 1 {
+		t.Errorf("a port that is not forwarded: %v, warnings %q", err, plan.Warnings)
+	}
+}
+
+func TestEnviron(t *testing.T) {
+	e := Exec{
+		Env: map[string]string{"PATH": "/bin", "LANG": "C.UTF-8"}, EnvAllow: []string{"LANG", "LC_*", "A*Z*"},
+		EnvSet: map[string]string{"SET": "policy", "LC_ALL": "set"},
+	}
+	got := e.Environ(
+		map[string]string{
+			"LANG": "de", "LC_ALL": "caller", "LC_TIME": "t", "SECRET": "s", "PATH": "/evil", "AxZy": "1", "AZ": "2", "ZA": "3",
+			"SET": "caller",
+		},
+		map[string]string{"EXTRA": "e"})
+	want := []string{
+		"AZ=2", "AxZy=1", "EXTRA=e", "LANG=de", "LC_ALL=set", "LC_TIME=t", "PATH=/bin", "SET=policy",
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("got  %q\nwant %q", got, want)
+	}
+}
+
+func TestMatches(t *testing.T) {
+	for _, tt := range []struct {
+		pattern, name string
+		want          bool
+	}{
+		{"A", "A", true}, {"A", "AB", false}, {"A", "a", false}, {"*", "", true}, {"*", "X", true}, {"A*", "A", true},
+		{"A*", "BA", false}, {"*A", "BA", true}, {"*A", "AB", false}, {"A*A", "A", false}, {"A*A", "AA", true},
+		{"A*B*C", "AxBxC", true}, {"A*B*C", "ABC", true}, {"A*B*C", "AC", false}, {"**", "x", true},
+	} {
+		if got := matches(tt.pattern, tt.name); got != tt.want {
+			t.Errorf("matches(%q, %q) = %v", tt.pattern, tt.name, got)
+		}
+	}
+}

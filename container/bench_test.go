@@ -17,6 +17,11 @@ func newSandbox(tb testing.TB) *Sandbox {
 	if err != nil {
 		tb.Fatal(err)
 	}
+	return sandboxFor(tb, policy)
+}
+
+func sandboxFor(tb testing.TB, policy *spec.Policy) *Sandbox {
+	tb.Helper()
 	host, err := Probe()
 	if err != nil {
 		tb.Fatal(err)
@@ -81,11 +86,4 @@ func BenchmarkExec(b *testing.B) {
 		}
 		group.Wait()
 	})
-}
-
-func BenchmarkCreateDelete(b *testing.B) {
-	for b.Loop() {
-		sb := newSandbox(b)
-		_ = sb
-	}
 }

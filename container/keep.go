@@ -18,6 +18,7 @@ type keeper struct {
 	tail  []byte // a ring once it is full
 	next  int    // where the ring goes on
 	total int64
+	away  bool // the stream goes to somebody else: it is only counted here
 }
 
 func newKeeper(limit int64) *keeper { return &keeper{limit: int(limit)} }
@@ -60,7 +61,7 @@ func (k *keeper) content() ([]byte, bool) {
 	defer k.mu.Unlock()
 	tail := append(append([]byte(nil), k.tail[k.next:]...), k.tail[:k.next]...)
 	missing := k.total - int64(len(k.head)) - int64(len(tail))
-	if missing <= 0 {
+	if missing <= 0 || k.away {
 		return append(append([]byte(nil), k.head...), tail...), false
 	}
 	head := k.head[:len(k.head)-partialEnd(k.head)]

@@ -138,6 +138,7 @@ func (r *Running) output(to io.Writer, kept *keeper) io.Writer {
 	if to == nil {
 		return kept
 	}
+	kept.away = true
 	return &counter{to, kept}
 }
 

@@ -1,0 +1,172 @@
+package container
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/quick"
+
+	"golang.org/x/sys/unix"
+)
+
+func TestKeeperKeepsBothEnds(t *testing.T) {
+	// Whatever the sizes of the writes, what is kept depends on the stream alone.
+	f := func(data []byte, cuts []uint8) bool {
+		const limit = 16
+		whole, parts := newKeeper(limit), newKeeper(limit)
+		_, _ = whole.Write(data)
+		rest := data
+		for _, c := range cuts {
+			n := min(int(c)%20, len(rest))
+			_, _ = parts.Write(rest[:n])
+			rest = rest[n:]
+		}
+		_, _ = parts.Write(rest)
+		a, cutA := whole.content()
+		b, cutB := parts.content()
+		if !bytes.Equal(a, b) || cutA != cutB || parts.total != int64(len(data)) {
+			return false
+		}
+		if len(data) <= limit {
+			return bytes.Equal(a, data) && !cutA
+		}
+		return cutA && len(a) < limit+40
+	}
+	if err := quick.Check(f, &quick.Config{MaxCount: 3000}); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestKeeperCutsBetweenCharacters(t *testing.T) {
+	for limit := int64(6); limit < 14; limit++ {
+		k := newKeeper(limit)
+		for range 100 {
+			_, _ = k.Write([]byte("é→𝄞"))
+		}
+		out, cut := k.content()
+		if !cut || !bytes.Equal(out, []byte(strings.ToValidUTF8(string(out), "?"))) {
+			t.Errorf("limit %d: %q", limit, out)
+		}
+	}
+}
+
+func TestCheckID(t *testing.T) {
+	for _, id := range []string{"a", "A9", "x.y_z-1", strings.Repeat("x", 128)} {
+		if err := CheckID(id); err != nil {
+			t.Error(err)
+		}
+	}
+	for _, id := range []string{"", ".", "..", "-x", "_x", ".x", "a/b", "/a", "a b", "a\n", "é", "a\x00", strings.Repeat("x", 129)} {
+		if err := CheckID(id); err == nil {
+			t.Errorf("%q is valid", id)
+		}
+	}
+}
+
+func TestOpenStoreRefusesWhatOthersCanWrite(t *testing.T) {
+	dir := t.TempDir()
+	wide, link := filepath.Join(dir, "wide"), filepath.Join(dir, "link")
+	if err := errors.Join(os.Mkdir(wide, 0o700), os.Chmod(wide, 0o777), os.Symlink(t.TempDir(), link)); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{wide, link} {
+		var e *Error
+		if _, err := OpenStore(path); !errors.As(err, &e) || e.Code != "state_unusable" {
+			t.Errorf("%s: %v", path, err)
+		}
+	}
+	s, err := OpenStore(filepath.Join(dir, "a/b/new"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Close()
+	if info, err := os.Stat(filepath.Join(dir, "a/b/new")); err != nil || info.Mode().Perm() != 0o700 {
+		t.Errorf("%v %v", info, err)
+	}
+}
+
+func TestStorePath(t *testing.T) {
+	mine := t.TempDir()
+	uid := os.Getuid()
+	for _, tt := range []struct {
+		dir, runtime string
+		uid          int
+		want         string
+	}{
+		{"/given", mine, uid, "/given"},
+		{"", mine, 0, "/run/sandboxrun"},
+		{"", "/nonexistent", 4321, "/tmp/sandboxrun-4321"},
+		{"", "", 4321, "/tmp/sandboxrun-4321"},
+		{"", mine, 4321, "/tmp/sandboxrun-4321"}, // somebody else's runtime directory, kept by sudo
+	} {
+		if tt.uid == uid && uid == 0 && tt.dir == "" {
+			continue
+		}
+		if got := StorePath(tt.dir, tt.runtime, tt.uid); got != tt.want {
+			t.Errorf("StorePath(%q, %q, %d) = %q, want %q", tt.dir, tt.runtime, tt.uid, got, tt.want)
+		}
+	}
+	if uid != 0 {
+		if got := StorePath("", mine, uid); got != filepath.Join(mine, "sandboxrun") {
+			t.Errorf("runtime directory: %q", got)
+		}
+	}
+}
+
+func TestWraps(t *testing.T) {
+	self := []string{"sandboxrun", "create", "x"}
+	for _, tt := range []struct {
+		outer []string
+		want  bool
+	}{
+		{[]string{"timeout", "60", "/usr/bin/sandboxrun", "create", "x"}, true},
+		{[]string{"sudo", "env", "A=1", "sandboxrun", "create", "x"}, true},
+		{self, false},
+		{[]string{"sh", "-c", "sandboxrun create x"}, false},
+		{[]string{"timeout", "60", "sandboxrun", "create", "y"}, false},
+		{[]string{"harness"}, false},
+		{nil, false},
+	} {
+		if got := wraps(tt.outer, self); got != tt.want {
+			t.Errorf("wraps(%q) = %v", tt.outer, got)
+		}
+	}
+}
+
+func TestUsernsHints(t *testing.T) {
+	set := func(name, value string) func(string) string {
+		return func(n string) string {
+			if n == name {
+				return value
+			}
+			return ""
+		}
+	}
+	for _, tt := range []struct {
+		errno   unix.Errno
+		setting func(string) string
+		says    string
+	}{
+		{unix.ENOSPC, set("user/max_user_namespaces", "0"), "sysctl user.max_user_namespaces"},
+		{unix.EPERM, set("kernel/unprivileged_userns_clone", "0"), "kernel.unprivileged_userns_clone=1"},
+		{unix.EPERM, set("kernel/apparmor_restrict_unprivileged_userns", "1"), "AppArmor"},
+		{unix.EPERM, set("", ""), "seccomp=unconfined"},
+	} {
+		if got := usernsHint(tt.errno, tt.setting); !strings.Contains(got, tt.says) {
+			t.Errorf("hint %q does not say %q", got, tt.says)
+		}
+	}
+	if got := restrictedHint(set("kernel/apparmor_restrict_unprivileged_userns", "1")); !strings.Contains(got, "AppArmor") {
+		t.Errorf("hint %q", got)
+	}
+}
+
+func TestDiagnoseWorksHere(t *testing.T) {
+	// The machine makes sandboxes, or the other tests of this package would fail; then nothing may be wrong with it.
+	if err := Diagnose(); err != nil {
+		t.Error(err)
+	}
+}

@@ -143,7 +143,7 @@ func (p *program) noCommand(c *cli.Context) error {
 	name := c.Args().First()
 	u := &usage{fmt.Sprintf("unknown command %q", name), "sandboxrun --help"}
 	if near := cli.SuggestCommand(c.App.Commands, name); near != "" {
-		u.hint = fmt.Sprintf("did you mean %q? sandboxrun --help lists the commands", near)
+		u.hint = near + " sandboxrun --help lists the commands"
 	}
 	return u
 }

@@ -1,0 +1,274 @@
+// Reads what container.saveLaunch has written of a sandbox, for client.c, and makes an exec of it.
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+#include "client.h"
+
+#define MAX_LAUNCH (1 << 20)
+
+struct reader { const char *p, *end; int bad; };
+
+static uint64_t number(struct reader *r)
+{
+	uint64_t n = 0;
+	if (r->end - r->p < (ptrdiff_t)sizeof n)
+		r->bad = 1;
+	else {
+		memcpy(&n, r->p, sizeof n);
+		r->p += sizeof n;
+	}
+	return n;
+}
+
+// bytes gives the next item and its length, which does not count the zero byte behind it.
+static const char *bytes(struct reader *r, size_t *n)
+{
+	*n = number(r);
+	if (r->bad || *n >= (size_t)(r->end - r->p) || r->p[*n] != 0) {
+		r->bad = 1;
+		*n = 0;
+		return "";
+	}
+	const char *s = r->p;
+	r->p += *n + 1;
+	return s;
+}
+
+static const char *text(struct reader *r)
+{
+	size_t n;
+	return bytes(r, &n);
+}
+
+static const char *optional(struct reader *r)
+{
+	const char *s = text(r);
+	return *s ? s : NULL;
+}
+
+// strings reads a list that ends with NULL.
+static const char **strings(struct reader *r, size_t *count)
+{
+	size_t n = number(r);
+	if (r->bad || n > MAX_LAUNCH / 8)
+		return r->bad = 1, NULL;
+	const char **list = calloc(n + 1, sizeof *list);
+	for (size_t i = 0; list && i < n; i++)
+		list[i] = text(r);
+	*count = n;
+	if (!list)
+		r->bad = 1;
+	return list;
+}
+
+const char *fx_variable(char *const *env, const char *name)
+{
+	size_t n = strlen(name);
+	for (; *env; env++)
+		if (strncmp(*env, name, n) == 0 && (*env)[n] == '=')
+			return *env + n + 1;
+	return NULL;
+}
+
+// As container.StorePath. The buffer's size bounds everything that is put together in it.
+static int store_path(char *buf, size_t size, char *const *env)
+{
+	const char *dir = fx_variable(env, "SANDBOXRUN_ROOT"), *run = fx_variable(env, "XDG_RUNTIME_DIR");
+	struct stat st;
+	int n;
+	if (dir && *dir)
+		n = snprintf(buf, size, "%s", dir);
+	else if (geteuid() == 0)
+		n = snprintf(buf, size, "/run/sandboxrun");
+	else if (run && *run && lstat(run, &st) == 0 && S_ISDIR(st.st_mode) && st.st_uid == geteuid())
+		n = snprintf(buf, size, "%s/sandboxrun", run);
+	else
+		n = snprintf(buf, size, "/tmp/sandboxrun-%u", geteuid());
+	return n > 0 && (size_t)n < size ? 0 : -1;
+}
+
+static int valid_id(const char *id)
+{
+	size_t n = strlen(id);
+	if (n == 0 || n > 128 || strchr("_.-", id[0]))
+		return 0;
+	for (; *id; id++)
+		if (!((*id >= 'a' && *id <= 'z') || (*id >= 'A' && *id <= 'Z') || (*id >= '0' && *id <= '9') || strchr("_.-", *id)))
+			return 0;
+	return 1;
+}
+
+// open_private opens what must be the caller's own and nobody else's to write, and no link.
+static int open_private(int dir, const char *name, int flags)
+{
+	struct stat st;
+	int fd = openat(dir, name, flags | O_NOFOLLOW | O_CLOEXEC);
+	if (fd < 0 || fstat(fd, &st) < 0 || st.st_uid != geteuid() || (st.st_mode & 022))
+		return -1;
+	return fd;
+}
+
+static const char *read_launch(const char *id, char *const *env, size_t *size)
+{
+	static char path[4096];
+	struct stat st;
+	int store, dir, fd;
+	if (store_path(path, sizeof path, env) < 0 || (store = open_private(AT_FDCWD, path, O_PATH | O_DIRECTORY)) < 0 ||
+	    (dir = open_private(store, id, O_PATH | O_DIRECTORY)) < 0 || (fd = open_private(dir, "launch", O_RDONLY)) < 0)
+		return NULL;
+	if (fstat(fd, &st) < 0 || st.st_size <= 0 || st.st_size > MAX_LAUNCH)
+		return NULL;
+	char *data = malloc((size_t)st.st_size);
+	if (!data || read(fd, data, (size_t)st.st_size) != st.st_size)
+		return NULL;
+	close(fd);
+	close(dir);
+	close(store);
+	*size = (size_t)st.st_size;
+	return data;
+}
+
+// open_init opens the sandbox's process 1, and its root, and makes sure that its pid has not been given away.
+static int open_init(int pid, uint64_t start, int *root)
+{
+	char name[64], stat[1024];
+	int pidfd = (int)syscall(SYS_pidfd_open, pid, 0);
+	if (pidfd < 0)
+		return -1;
+	snprintf(name, sizeof name, "/proc/%d", pid);
+	int proc = open(name, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	int fd = openat(proc, "stat", O_RDONLY | O_CLOEXEC);
+	ssize_t n = read(fd, stat, sizeof stat - 1);
+	if (n <= 0)
+		return -1;
+	stat[n] = 0;
+	char *p = strrchr(stat, ')'); // the name before it may hold anything
+	for (int field = 2; p && field < 22; field++)
+		p = strchr(p + 1, ' ');
+	struct pollfd ended = {pidfd, POLLIN, 0};
+	if (!p || strtoull(p + 1, NULL, 10) != start || poll(&ended, 1, 0) != 0)
+		return -1;
+	*root = openat(proc, "root", O_PATH | O_DIRECTORY | O_CLOEXEC);
+	close(fd);
+	close(proc);
+	return *root < 0 ? -1 : pidfd;
+}
+
+// matches is spec.matches for one star at most; *odd tells that there are more.
+static int matches(const char *pattern, const char *name, size_t n, int *odd)
+{
+	const char *star = strchr(pattern, '*');
+	if (!star)
+		return strlen(pattern) == n && memcmp(pattern, name, n) == 0;
+	size_t before = (size_t)(star - pattern), after = strlen(star + 1);
+	*odd |= strchr(star + 1, '*') != NULL;
+	return n >= before + after && memcmp(pattern, name, before) == 0 && memcmp(star + 1, name + n - after, after) == 0;
+}
+
+static size_t name_length(const char *kv) { return (size_t)(strchrnul(kv, '=') - kv); }
+
+static void put(const char **env, size_t *n, const char *kv)
+{
+	size_t len = name_length(kv);
+	for (size_t i = 0; i < *n; i++)
+		if (strncmp(env[i], kv, len + 1) == 0) {
+			env[i] = kv;
+			return;
+		}
+	env[(*n)++] = kv;
+}
+
+// environment is spec.Exec.Environ: what every program has, then what the policy takes from the caller, then what it sets.
+static const char **environment(struct reader *r, char *const *caller)
+{
+	size_t n_base, n_allow, n_set, n_caller = 0, n = 0;
+	const char **base = strings(r, &n_base), **allow = strings(r, &n_allow), **set = strings(r, &n_set);
+	while (caller[n_caller])
+		n_caller++;
+	const char **env = r->bad ? NULL : calloc(n_base + n_caller + n_set + 1, sizeof *env);
+	if (!env)
+		return NULL;
+	int odd = 0;
+	for (size_t i = 0; i < n_base; i++)
+		put(env, &n, base[i]);
+	for (size_t i = 0; i < n_caller; i++)
+		for (size_t a = 0; a < n_allow; a++)
+			if (strchr(caller[i], '=') && matches(allow[a], caller[i], name_length(caller[i]), &odd)) {
+				put(env, &n, caller[i]);
+				break;
+			}
+	for (size_t i = 0; i < n_set; i++)
+		put(env, &n, set[i]);
+	return odd ? NULL : env;
+}
+
+static int make_stub(const char *elf, size_t n)
+{
+	int fd = memfd_create("sandboxrun", MFD_CLOEXEC | MFD_ALLOW_SEALING | 0x10 /* MFD_EXEC */);
+	if (fd < 0)
+		fd = memfd_create("sandboxrun", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	if (fd < 0 || write(fd, elf, n) != (ssize_t)n || fchmod(fd, 0555) < 0 ||
+	    fcntl(fd, F_ADD_SEALS, F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE) < 0)
+		return -1;
+	return fd;
+}
+
+// read_exec turns the launch file into an exec. What is not there stays as the caller has set it.
+static int read_exec(struct fx_exec *x, struct reader *r, char *const *env, int *root)
+{
+	if (number(r) != FX_LAUNCH_MAGIC)
+		return -1;
+	int pid = (int)number(r);
+	uint64_t start = number(r);
+	x->namespaces = (int)number(r);
+	x->drop_groups = (int)number(r);
+	x->uid = (int)number(r);
+	x->gid = (int)number(r);
+	x->umask = (unsigned)number(r);
+	x->uid_map = text(r);
+	x->gid_map = text(r);
+	x->dir = text(r);
+	x->n_mounts = number(r);
+	if (r->bad || x->n_mounts > MAX_LAUNCH / 8)
+		return -1;
+	struct fx_mount *m = calloc(x->n_mounts + 1, sizeof *m);
+	for (size_t i = 0; m && i < x->n_mounts; i++) {
+		m[i].flags = number(r);
+		m[i].source = optional(r);
+		m[i].target = text(r);
+		m[i].fstype = optional(r);
+		m[i].data = optional(r);
+	}
+	x->mounts = m;
+	x->envp = (char *const *)environment(r, env);
+	size_t n_filter, n_stub;
+	const char *filter = bytes(r, &n_filter), *stub = bytes(r, &n_stub);
+	if (r->bad || !m || !x->envp || n_filter == 0 || n_filter % sizeof(struct sock_filter))
+		return -1;
+	x->filter.len = (unsigned short)(n_filter / sizeof(struct sock_filter));
+	x->filter.filter = malloc(n_filter);
+	if (!x->filter.filter)
+		return -1;
+	memcpy(x->filter.filter, filter, n_filter);
+	x->stub = make_stub(stub, n_stub);
+	x->target = open_init(pid, start, root);
+	return x->stub < 0 || x->target < 0 ? -1 : 0;
+}
+
+int fx_read_launch(struct fx_exec *x, const char *id, char *const *env, int *root)
+{
+	size_t size;
+	const char *data = valid_id(id) ? read_launch(id, env, &size) : NULL;
+	if (!data)
+		return -1;
+	struct reader r = {data, data + size, 0};
+	return read_exec(x, &r, env, root);
+}

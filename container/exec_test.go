@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -133,6 +134,17 @@ func TestStdin(t *testing.T) {
 	defer w.Close()
 	if r := run(t, sb, Request{Args: []string{"true"}, Stdin: endless}); r.ExitCode != 0 {
 		t.Errorf("input that never ends: %+v", r)
+	}
+}
+
+func TestLimitOfOpenFilesIsTheCallers(t *testing.T) {
+	// The Go runtime has raised that of this process; what a program started the usual way gets is the caller's.
+	want, err := exec.Command("sh", "-c", "ulimit -n").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r := run(t, sandboxOf(t, ""), sh("ulimit -n")); r.Stdout != string(want) {
+		t.Errorf("the program has %q, the caller %q", r.Stdout, want)
 	}
 }
 

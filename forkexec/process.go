@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -16,6 +17,9 @@ type Process struct {
 	status  *os.File // the reaper's report comes here
 	reaper  *os.File // pidfd
 	program *os.File // pidfd
+
+	mu       sync.Mutex // signals may be sent while Wait ends
+	released bool
 }
 
 // Status is how an exec ended and what it used.
@@ -78,17 +82,28 @@ func (p *Process) SignalGroup(sig unix.Signal) error {
 }
 
 func (p *Process) send(sig unix.Signal, flags int) error {
-	err := unix.PidfdSendSignal(int(p.program.Fd()), sig, nil, flags)
-	if err != nil && !errors.Is(err, unix.ESRCH) {
+	if err := p.sendTo(p.program, sig, flags); err != nil {
 		return fmt.Errorf("signal program: %w", err)
 	}
 	return nil
 }
 
+func (p *Process) sendTo(pidfd *os.File, sig unix.Signal, flags int) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.released {
+		return nil
+	}
+	err := unix.PidfdSendSignal(int(pidfd.Fd()), sig, nil, flags)
+	if errors.Is(err, unix.ESRCH) {
+		return nil
+	}
+	return err
+}
+
 // Kill ends every process of the exec at once. Wait then reports it as Lost.
 func (p *Process) Kill() error {
-	err := unix.PidfdSendSignal(int(p.reaper.Fd()), unix.SIGKILL, nil, 0)
-	if err != nil && !errors.Is(err, unix.ESRCH) {
+	if err := p.sendTo(p.reaper, unix.SIGKILL, 0); err != nil {
 		return fmt.Errorf("kill exec: %w", err)
 	}
 	return nil
@@ -97,15 +112,17 @@ func (p *Process) Kill() error {
 // abandon reaps the reaper, if there is one, and closes everything.
 func (p *Process) abandon() {
 	if p.reaper != nil {
-		_ = unix.PidfdSendSignal(int(p.reaper.Fd()), unix.SIGKILL, nil, 0)
+		_ = p.sendTo(p.reaper, unix.SIGKILL, 0)
 		_ = waitPidfd(p.reaper)
 	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.released = true
 	for _, f := range []*os.File{p.status, p.reaper, p.program} {
 		if f != nil {
 			f.Close()
 		}
 	}
-	p.reaper = nil
 }
 
 // waitPidfd reaps a child. That somebody else has done so, as a caller that waits for any child may, is no error.

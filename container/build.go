@@ -7,6 +7,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/opencontainers/runtime-spec/specs-go"
@@ -228,13 +229,13 @@ func (s *steps) target(m specs.Mount, plan *spec.Plan) {
 	if !s.mounts[s.cover(p)] {
 		return
 	}
-	for i := len(missing) - 1; i >= 0; i-- {
-		o := forkexec.Op{Kind: forkexec.OpMkdir, Target: newRoot + missing[i], Flags: 0o755}
+	for i, m0 := range slices.Backward(missing) {
+		o := forkexec.Op{Kind: forkexec.OpMkdir, Target: newRoot + m0, Flags: 0o755}
 		if i == 0 && !isDir(m, plan) {
 			o.Kind, o.Flags = forkexec.OpFile, 0o444
 		}
 		s.ops = append(s.ops, o)
-		s.made[missing[i]] = true
+		s.made[m0] = true
 	}
 }
 

@@ -62,7 +62,7 @@ func writeEntry(dir *os.Root, e rootfs.Entry) error {
 	case rootfs.EntrySymlink:
 		err = dir.Symlink(e.Content, path)
 	case rootfs.EntryFile:
-		return writeNew(dir, path, e.Content, os.FileMode(e.Mode))
+		return writeNew(dir, path, e.Content, e.Mode)
 	default:
 		err = fmt.Errorf("entry %q: unknown kind %q", e.Path, e.Kind)
 	}

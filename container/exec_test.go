@@ -131,7 +131,7 @@ func TestStdin(t *testing.T) {
 		t.Errorf("input: %+v", r)
 	}
 	endless, w := io.Pipe()
-	defer w.Close()
+	t.Cleanup(func() { _ = w.Close() })
 	if r := run(t, sb, Request{Args: []string{"true"}, Stdin: endless}); r.ExitCode != 0 {
 		t.Errorf("input that never ends: %+v", r)
 	}

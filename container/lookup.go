@@ -66,7 +66,7 @@ func (in inside) findProgram(name, dir, pathVar string) (string, error) {
 	candidates := []string{name}
 	if !strings.Contains(name, "/") {
 		candidates = candidates[:0]
-		for _, d := range strings.Split(pathVar, ":") {
+		for d := range strings.SplitSeq(pathVar, ":") {
 			if strings.HasPrefix(d, "/") { // a relative one would let the working directory decide what runs
 				candidates = append(candidates, path.Join(d, name))
 			}
@@ -78,7 +78,7 @@ func (in inside) findProgram(name, dir, pathVar string) (string, error) {
 	for _, c := range candidates {
 		err := in.executable(c)
 		if err == nil {
-			return c, in.loadable(c, dir)
+			return c, in.loadable(c)
 		}
 		if found == nil || errors.Is(err, unix.EACCES) {
 			found = err
@@ -114,7 +114,7 @@ func (in inside) executable(name string) error {
 }
 
 // loadable follows a program to its interpreters: of a script the one behind "#!", of a dynamic program the ELF loader.
-func (in inside) loadable(name, dir string) error {
+func (in inside) loadable(name string) error {
 	for range maxInterpreters {
 		interp := in.interpreter(name)
 		if interp == "" {

@@ -64,7 +64,7 @@ func Build(target *os.File, namespaces int, ops []Op) error {
 	if b.step == C.FX_OK {
 		return nil
 	}
-	e := &StepError{Step: stepName(C.int(b.step)), Err: unix.Errno(b.err)}
+	e := &StepError{Step: stepName(b.step), Err: unix.Errno(b.err)}
 	if b.step == C.FX_MOUNT {
 		o := ops[b.index]
 		e.Step = "build the sandbox's files: " + o.Kind.String()

@@ -220,7 +220,7 @@ func (c *Command) layout(m *cmem) (*C.struct_fx_exec, func()) {
 }
 
 func (c *Command) stepError(x *C.struct_fx_exec) *StepError {
-	e := &StepError{Step: stepName(C.int(x.step)), Err: unix.Errno(x.err)}
+	e := &StepError{Step: stepName(x.step), Err: unix.Errno(x.err)}
 	i := int(x.index)
 	switch {
 	case x.step == C.FX_MOUNT && i < len(c.Mounts):

@@ -8,23 +8,23 @@ import (
 )
 
 // systemDirs are the directories of programs and libraries. On most hosts all but /usr are links into it.
-var systemDirs = []string{"/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32"}
+var systemDirs = []string{"/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32"} //nolint:gochecknoglobals // a table
 
 // sysDirs are the parts of /sys that runtimes read to count processors and to choose page sizes.
-var sysDirs = []string{"/sys/devices/system/cpu", "/sys/devices/system/node", "/sys/kernel/mm/transparent_hugepage"}
+var sysDirs = []string{"/sys/devices/system/cpu", "/sys/devices/system/node", "/sys/kernel/mm/transparent_hugepage"} //nolint:gochecknoglobals // a table
 
 // hiddenTop are the top-level directories that base "host" never shows: people's files, what runs, what comes and goes,
 // and what the sandbox has of its own.
-var hiddenTop = []string{
+var hiddenTop = []string{ //nolint:gochecknoglobals // a table
 	"home", "root", "proc", "sys", "dev", "tmp", "run", "mnt", "media", "lost+found", "boot",
 }
 
 // ownTop are the top-level directories that base rootfs never takes from its directory.
-var ownTop = []string{"proc", "sys", "dev", "tmp", "run"}
+var ownTop = []string{"proc", "sys", "dev", "tmp", "run"} //nolint:gochecknoglobals // a table
 
 // rootOnly are the files that modes alone protect from a plain user. A launcher that is root has its programs run as the
 // owner of these, so they are hidden.
-var rootOnly = []string{
+var rootOnly = []string{ //nolint:gochecknoglobals // a table
 	"/etc/shadow", "/etc/shadow-", "/etc/gshadow", "/etc/gshadow-", "/etc/sudoers", "/etc/sudoers.d", "/etc/ssh",
 	"/etc/ssl/private", "/etc/krb5.keytab", "/var/lib/docker", "/var/lib/containerd", "/var/spool/cron",
 }

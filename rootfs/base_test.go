@@ -1,7 +1,6 @@
 package rootfs
 
 import (
-	"io/fs"
 	"slices"
 	"strings"
 	"testing"
@@ -21,6 +20,7 @@ var debian = []string{
 }
 
 func debianHost(t testing.TB, more ...string) *fakeTree {
+	t.Helper()
 	tree := host(t, append(slices.Clone(debian), more...)...)
 	tree.nodes["/vagrant"].uid = 1000
 	tree.nodes["/etc/hosts"].mode = 0o644
@@ -190,7 +190,7 @@ func TestGeneratedFiles(t *testing.T) { // us01
 	for _, e := range v.Entries {
 		got[e.Path] = e.Content
 		if e.Kind == EntryFile && e.Mode != 0o644 {
-			t.Errorf("%s has mode %v", e.Path, fs.FileMode(e.Mode))
+			t.Errorf("%s has mode %v", e.Path, e.Mode)
 		}
 	}
 	for p, want := range map[string]string{

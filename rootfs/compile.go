@@ -105,11 +105,11 @@ func newCompiler(r Request) *compiler {
 	return c
 }
 
-// addEntry puts an entry into the root unless something is there. It reports false where a parent is no directory.
-func (c *compiler) addEntry(e Entry) bool {
+// addEntry puts an entry into the root unless something is there, or a parent is no directory.
+func (c *compiler) addEntry(e Entry) {
 	for up := range ups(parent(e.Path)) {
 		if old, ok := c.entries[up]; ok && old.Kind != EntryDir {
-			return false
+			return
 		}
 	}
 	for up := range ups(parent(e.Path)) {
@@ -120,7 +120,6 @@ func (c *compiler) addEntry(e Entry) bool {
 	if _, ok := c.entries[e.Path]; !ok {
 		c.entries[e.Path] = e
 	}
-	return true
 }
 
 // view writes the scene down.

@@ -20,6 +20,7 @@ type viewCase struct {
 }
 
 func (c viewCase) run(t *testing.T) {
+	t.Helper()
 	tree := host(t, c.host...)
 	first := compileOK(t, tree, c.rules...)
 	same(t, "mounts", mounts(first), c.want)
@@ -242,8 +243,10 @@ func TestTmpfsLimits(t *testing.T) {
 }
 
 func TestOddNames(t *testing.T) { // fs09
-	names := []string{"a b", "new\nline", "uni-é-日本", "-dash", "co:lon", "com,ma=x", "qu'o\"te", "star*[x]?", `back\slash`, "#h", "$HOME",
-		"trail ", strings.Repeat("n", 255), "\xff"}
+	names := []string{
+		"a b", "new\nline", "uni-é-日本", "-dash", "co:lon", "com,ma=x", "qu'o\"te", "star*[x]?", `back\slash`, "#h", "$HOME",
+		"trail ", strings.Repeat("n", 255), "\xff",
+	}
 	tree, p := host(t), rules(t)
 	for _, n := range names {
 		tree.add("/odd/"+n+"/deny", 0o644)

@@ -10,7 +10,7 @@ import (
 // etcShown are the files of the host's /etc that base "system" shows: what libraries need to find certificates, other
 // libraries, time zones, services and themselves. Nothing that tells secrets (/etc/ssl/private, shadow, ssh) or names of
 // the host's users. Patterns are path.Match's.
-var etcShown = []string{
+var etcShown = []string{ //nolint:gochecknoglobals // a table
 	// programs and libraries
 	"alternatives", "ld.so.cache", "java-*", "ImageMagick-*", "magic", "fonts",
 	// certificates

@@ -19,6 +19,7 @@ func randomPath(r *rand.Rand) string {
 }
 
 func randomHost(t testing.TB, r *rand.Rand) *fakeTree {
+	t.Helper()
 	tree := host(t)
 	for range 5 + r.Intn(25) {
 		p := randomPath(r)

@@ -172,15 +172,23 @@ func (s *scene) hostNames() func(host string) iter.Seq2[string, *Mount] {
 	return func(host string) iter.Seq2[string, *Mount] {
 		return func(yield func(string, *Mount) bool) {
 			for up := range ups(host) {
-				for _, m := range binds[up] {
-					inside := rebase(host, m.Source, m.Target)
-					if s.cover(inside) == m && !yield(inside, m) {
-						return
-					}
+				if !s.yieldNames(host, binds[up], yield) {
+					return
 				}
 			}
 		}
 	}
+}
+
+// yieldNames yields the places of a host path behind those of the binds that nothing covers there.
+func (s *scene) yieldNames(host string, binds []*Mount, yield func(string, *Mount) bool) bool {
+	for _, m := range binds {
+		inside := rebase(host, m.Source, m.Target)
+		if s.cover(inside) == m && !yield(inside, m) {
+			return false
+		}
+	}
+	return true
 }
 
 // makeDirs adds p and its parents as directories of the sandbox's own root.

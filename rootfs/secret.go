@@ -7,34 +7,15 @@ import (
 
 // checkSecrets refuses a policy that shows a secret, unless a deny hides it.
 func (c *compiler) checkSecrets() error {
-	secrets := map[string]Grant{} // by real path
 	shown := map[string]grant{}
 	for _, g := range c.grants {
 		if old, ok := shown[g.real]; !ok || g.from < old.from {
 			shown[g.real] = g
 		}
 	}
-	linked := map[inode]string{}
-	for _, s := range sortedGrants(c.Policy.Secrets) {
-		if err := checkPath(s); err != nil {
-			return err
-		}
-		t, err := follow(c.tree, s.Path)
-		if c.isDenied(t.real) {
-			continue
-		}
-		for up := range ups(t.real) {
-			if g, ok := shown[up]; ok {
-				return secretError(g, s, "holds")
-			}
-		}
-		secrets[t.real] = s
-		if err == nil && t.info.Mode.IsRegular() && t.info.Nlink > 1 {
-			linked[inode{t.info.Dev, t.info.Ino}] = t.real
-		}
-	}
-	if len(secrets) == 0 {
-		return nil
+	secrets, linked, err := c.secrets(shown)
+	if err != nil || len(secrets) == 0 {
+		return err
 	}
 	for _, g := range c.grants {
 		for up := range ups(g.real) {
@@ -47,6 +28,31 @@ func (c *compiler) checkSecrets() error {
 		return err
 	}
 	return c.checkBaseSecrets(secrets)
+}
+
+// secrets collects those that no deny hides, by real path, and the files among them that have other names. No grant may
+// hold one.
+func (c *compiler) secrets(shown map[string]grant) (secrets map[string]Grant, linked map[inode]string, err error) {
+	secrets, linked = map[string]Grant{}, map[inode]string{}
+	for _, s := range sortedGrants(c.Policy.Secrets) {
+		if err := checkPath(s); err != nil {
+			return nil, nil, err
+		}
+		t, err := follow(c.tree, s.Path)
+		if c.isDenied(t.real) {
+			continue
+		}
+		for up := range ups(t.real) {
+			if g, ok := shown[up]; ok {
+				return nil, nil, secretError(g, s, "holds")
+			}
+		}
+		secrets[t.real] = s
+		if err == nil && t.info.Mode.IsRegular() && t.info.Nlink > 1 {
+			linked[inode{t.info.Dev, t.info.Ino}] = t.real
+		}
+	}
+	return secrets, linked, nil
 }
 
 // checkSecretLinks looks for further hard links of secret files.

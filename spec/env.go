@@ -1,6 +1,7 @@
 package spec
 
 import (
+	"maps"
 	"sort"
 	"strings"
 )
@@ -9,18 +10,14 @@ import (
 // what it sets, then what this one exec adds.
 func (e *Exec) Environ(caller, extra map[string]string) []string {
 	env := map[string]string{}
-	for k, v := range e.Env {
-		env[k] = v
-	}
+	maps.Copy(env, e.Env)
 	for k, v := range caller {
 		if allowed(e.EnvAllow, k) {
 			env[k] = v
 		}
 	}
 	for _, more := range []map[string]string{e.EnvSet, extra} {
-		for k, v := range more {
-			env[k] = v
-		}
+		maps.Copy(env, more)
 	}
 	list := make([]string, 0, len(env))
 	for k, v := range env {

@@ -22,8 +22,7 @@ func FuzzLoad(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data string) {
 		in := withFiles(input("p.toml", data), map[string]string{"/p/b.toml": data, "/p/c.toml": "version = 1\nworkdir = 'x'\n"})
 		p, err := load(in, nil)
-		var bad *PolicyError
-		if errors.As(err, &bad) {
+		if bad, ok := errors.AsType[*PolicyError](err); ok {
 			for _, problem := range bad.Problems {
 				if problem.Line < 1 || problem.Column < 1 || problem.File == "" || problem.Message == "" {
 					t.Fatalf("problem without a place: %+v", problem)

@@ -213,8 +213,7 @@ func (s *scope) find(name string) (document, error) {
 		return document{}, errors.New("this policy cannot extend a file")
 	}
 	data, err := s.in.ReadFile(p)
-	var named *fs.PathError
-	if errors.As(err, &named) {
+	if named, ok := errors.AsType[*fs.PathError](err); ok {
 		err = named.Err // it names the path again
 	}
 	if err != nil {

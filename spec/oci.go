@@ -53,8 +53,12 @@ func ociSpec(p *Plan, h *Host, id identity) *specs.Spec {
 
 func namespaces(mode string) []specs.LinuxNamespace {
 	list := []specs.LinuxNamespace{
-		{Type: specs.UserNamespace}, {Type: specs.MountNamespace}, {Type: specs.PIDNamespace}, {Type: specs.IPCNamespace},
-		{Type: specs.UTSNamespace}, {Type: specs.CgroupNamespace},
+		{Type: specs.UserNamespace},
+		{Type: specs.MountNamespace},
+		{Type: specs.PIDNamespace},
+		{Type: specs.IPCNamespace},
+		{Type: specs.UTSNamespace},
+		{Type: specs.CgroupNamespace},
 	}
 	if mode != netpolicy.Host {
 		list = append(list, specs.LinuxNamespace{Type: specs.NetworkNamespace})

@@ -14,8 +14,7 @@ func problems(t *testing.T, in Input) string {
 	if err == nil {
 		return ""
 	}
-	var bad *PolicyError
-	if !errors.As(err, &bad) {
+	if _, ok := errors.AsType[*PolicyError](err); !ok {
 		t.Fatalf("no PolicyError: %v", err)
 	}
 	return err.Error()

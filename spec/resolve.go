@@ -42,10 +42,7 @@ func Resolve(p *Policy, h *Host) (*Plan, error) {
 		home = "/tmp" // a grant is in its place that lacks it
 	}
 	plan.Exec = execOf(p, h, ids, plan.View.Workdir, home)
-	if plan.Warnings, err = network(&p.Network); err != nil {
-		return nil, err
-	}
-	plan.Warnings = append(plan.Warnings, plan.View.Skipped...)
+	plan.Warnings = append(network(&p.Network), plan.View.Skipped...)
 	plan.Spec = ociSpec(plan, h, ids)
 	return plan, nil
 }
@@ -122,16 +119,16 @@ func execOf(p *Policy, h *Host, id identity, dir, home string) Exec {
 
 // network says what the sandbox's network will not do yet. Whatever it does not do is refused to the program, never
 // allowed: without a relay the sandbox has loopback and nothing else.
-func network(n *netpolicy.Policy) ([]string, error) {
+func network(n *netpolicy.Policy) []string {
 	switch n.Mode {
 	case netpolicy.Host:
-		return []string{"network: the program has the host's own network and every service on it"}, nil
+		return []string{"network: the program has the host's own network and every service on it"}
 	case netpolicy.Allowlist, netpolicy.Public:
 		return []string{fmt.Sprintf("network.mode = %q is not supported yet: the program reaches its own loopback only, "+
-			"no allowed host and no forwarded port", n.Mode)}, nil
+			"no allowed host and no forwarded port", n.Mode)}
 	}
 	if len(n.Ports) > 0 || len(n.Services) > 0 {
-		return []string{"network.ports and network.services are not supported yet: nothing is forwarded"}, nil
+		return []string{"network.ports and network.services are not supported yet: nothing is forwarded"}
 	}
-	return nil, nil
+	return nil
 }

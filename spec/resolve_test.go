@@ -83,7 +83,9 @@ func madeUpHost() *Host {
 	}
 }
 
-func asRoot(h *Host) { h.UID, h.GID, h.User, h.Group, h.Root, h.Setgroups = 0, 0, "root", "root", true, true }
+func asRoot(h *Host) {
+	h.UID, h.GID, h.User, h.Group, h.Root, h.Setgroups = 0, 0, "root", "root", true, true
+}
 
 // plans are policies and hosts whose Plans are kept in testdata. Read a change of one as a reviewer of the sandbox would.
 var plans = []struct {
@@ -281,9 +283,21 @@ func TestMatches(t *testing.T) {
 		pattern, name string
 		want          bool
 	}{
-		{"A", "A", true}, {"A", "AB", false}, {"A", "a", false}, {"*", "", true}, {"*", "X", true}, {"A*", "A", true},
-		{"A*", "BA", false}, {"*A", "BA", true}, {"*A", "AB", false}, {"A*A", "A", false}, {"A*A", "AA", true},
-		{"A*B*C", "AxBxC", true}, {"A*B*C", "ABC", true}, {"A*B*C", "AC", false}, {"**", "x", true},
+		{"A", "A", true},
+		{"A", "AB", false},
+		{"A", "a", false},
+		{"*", "", true},
+		{"*", "X", true},
+		{"A*", "A", true},
+		{"A*", "BA", false},
+		{"*A", "BA", true},
+		{"*A", "AB", false},
+		{"A*A", "A", false},
+		{"A*A", "AA", true},
+		{"A*B*C", "AxBxC", true},
+		{"A*B*C", "ABC", true},
+		{"A*B*C", "AC", false},
+		{"**", "x", true},
 	} {
 		if got := matches(tt.pattern, tt.name); got != tt.want {
 			t.Errorf("matches(%q, %q) = %v", tt.pattern, tt.name, got)

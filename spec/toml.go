@@ -55,8 +55,7 @@ func (r *tomlReader) check() *fault {
 		return nil
 	}
 	f := &fault{at: position{1, 1}, message: strings.TrimPrefix(err.Error(), "toml: ")}
-	var decode *toml.DecodeError
-	if errors.As(err, &decode) {
+	if decode, ok := errors.AsType[*toml.DecodeError](err); ok {
 		line, column := decode.Position() // the column in bytes
 		if line >= 1 && line <= len(r.cursor.lines) {
 			f.at = r.cursor.position(r.cursor.lines[line-1] + column - 1)

@@ -123,12 +123,13 @@ func openTree(m specs.Mount) (*os.File, error) {
 // bindAttributes are what the options of a bind set on it and on all that is mounted below. They only ever add.
 func bindAttributes(options []string) uint64 {
 	known := map[string]uint64{
-		"rro": unix.MOUNT_ATTR_RDONLY, "rnosuid": unix.MOUNT_ATTR_NOSUID, "rnodev": unix.MOUNT_ATTR_NODEV,
-		"rnoexec": unix.MOUNT_ATTR_NOEXEC,
+		"ro": unix.MOUNT_ATTR_RDONLY, "nosuid": unix.MOUNT_ATTR_NOSUID, "nodev": unix.MOUNT_ATTR_NODEV,
+		"noexec": unix.MOUNT_ATTR_NOEXEC,
 	}
 	var set uint64
 	for _, o := range options {
-		set |= known[o]
+		// "ro" or "rro": what is set on a file is set on all below it.
+		set |= known[o] | known[strings.TrimPrefix(o, "r")]
 	}
 	return set
 }

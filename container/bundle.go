@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/sandboxrun/sandboxrun/rootfs"
 	"github.com/sandboxrun/sandboxrun/spec"
@@ -13,6 +14,10 @@ import (
 // WriteBundle fills the directory dir, which must be empty, with a bundle that any OCI runtime starts: config.json, the
 // sandbox's own root with its mount points, the masks and the generated files.
 func WriteBundle(dir *os.Root, plan *spec.Plan) error {
+	path, err := filepath.Abs(dir.Name())
+	if err != nil {
+		return bundleError(err)
+	}
 	for _, d := range []string{spec.RootDir, "masks", spec.GeneratedDir} {
 		if err := dir.Mkdir(d, 0o755); err != nil {
 			return bundleError(err)
@@ -33,7 +38,14 @@ func WriteBundle(dir *os.Root, plan *spec.Plan) error {
 			}
 		}
 	}
-	data, err := json.MarshalIndent(plan.Spec, "", "  ")
+	oci := *plan.Spec
+	oci.Mounts = slices.Clone(oci.Mounts)
+	for i, m := range oci.Mounts {
+		if m.Type == "bind" && !filepath.IsAbs(m.Source) { // which runtimes take to be relative to different places
+			oci.Mounts[i].Source = filepath.Join(path, m.Source)
+		}
+	}
+	data, err := json.MarshalIndent(&oci, "", "  ")
 	if err != nil {
 		return bundleError(err)
 	}

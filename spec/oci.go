@@ -20,6 +20,9 @@ const (
 // GeneratedFile is the place in the bundle of the content of the i-th mount of a view.
 func GeneratedFile(i int) string { return fmt.Sprintf("%s/%d", GeneratedDir, i) }
 
+// ociVersion is the oldest version of the specification that has all we use. crun 1.8 refuses what is newer than itself.
+const ociVersion = "1.0.2"
+
 // sharedMemory is the size of /dev/shm. Docker's 64 MiB breaks every program that passes arrays between processes.
 const sharedMemory = 1 << 30
 
@@ -27,7 +30,7 @@ const sharedMemory = 1 << 30
 // process.args.
 func ociSpec(p *Plan, h *Host, id identity) *specs.Spec {
 	s := &specs.Spec{
-		Version:  specs.Version,
+		Version:  ociVersion,
 		Hostname: hostname,
 		Root:     &specs.Root{Path: RootDir, Readonly: true},
 		Process: &specs.Process{
@@ -92,9 +95,6 @@ func viewMounts(v *rootfs.View, e Exec) []specs.Mount {
 
 // ViewMount is the i-th mount of a view as an OCI mount. A relative source is relative to the bundle.
 func ViewMount(i int, m rootfs.Mount, e Exec) specs.Mount {
-	// The recursive options cover file systems mounted below the source as well. They only ever add flags, so that those
-	// which the kernel has locked (a nosuid /tmp, opencontainers/runc#1229) stay.
-	options := []string{"rbind", "rprivate", "rnosuid", "rnodev"}
 	switch m.Kind {
 	case rootfs.MountTmpfs:
 		return specs.Mount{Destination: m.Target, Type: "tmpfs", Source: "tmpfs", Options: tmpfsOptions(m, e)}
@@ -103,16 +103,31 @@ func ViewMount(i int, m rootfs.Mount, e Exec) specs.Mount {
 		if m.Dir {
 			source = MaskDir
 		}
-		return specs.Mount{Destination: m.Target, Type: "bind", Source: source, Options: append(options, "rro", "rnoexec")}
+		return specs.Mount{Destination: m.Target, Type: "bind", Source: source, Options: bindOptions(m.Dir, "ro", "noexec")}
 	}
 	source := m.Source
 	if source == "" {
 		source = GeneratedFile(i)
 	}
+	options := bindOptions(m.Dir)
 	if !m.Writable {
-		options = append(options, "rro")
+		options = bindOptions(m.Dir, "ro")
 	}
 	return specs.Mount{Destination: m.Target, Type: "bind", Source: source, Options: options}
+}
+
+// bindOptions protect a bind. Those of a directory cover the file systems mounted below it as well, and only ever add
+// flags, so that those which the kernel has locked (a nosuid /tmp, opencontainers/runc#1229) stay. A file has nothing
+// below it, and crun 1.8 fails on recursive options there.
+func bindOptions(dir bool, more ...string) []string {
+	flags := append([]string{"nosuid", "nodev"}, more...)
+	if !dir {
+		return append([]string{"bind", "rprivate"}, flags...)
+	}
+	for i := range flags {
+		flags[i] = "r" + flags[i]
+	}
+	return append([]string{"rbind", "rprivate"}, flags...)
 }
 
 func tmpfsOptions(m rootfs.Mount, e Exec) []string {

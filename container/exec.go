@@ -98,6 +98,9 @@ func (sb *Sandbox) command(req Request) (forkexec.Command, error) {
 		}
 	}
 	env := e.Environ(req.Caller, req.Env)
+	if req.Tty != nil && variable(env, "TERM") == "" {
+		env = append(env, "TERM=xterm")
+	}
 	in, err := sb.inside()
 	if err != nil {
 		return forkexec.Command{}, err

@@ -40,10 +40,11 @@
 #define KEYRING_PERMISSIONS 0x3f1b0000 // possessor: all; user: view, read, search (so the next exec finds it), link
 #define LAST_CAPABILITY 63 // more than any kernel has; the loop ends at the first unknown one
 
-// The Go runtime raises our limit of open files to the most that is allowed. Programs are to have the caller's.
+// The Go runtime raises our limit of open files to the most that is allowed. Programs are to have the caller's. The
+// priority puts this before client.c.
 static struct rlimit caller_nofile;
 
-__attribute__((constructor)) static void remember_limits(void)
+__attribute__((constructor(101))) static void remember_limits(void)
 {
 	syscall(SYS_prlimit64, 0, RLIMIT_NOFILE, NULL, &caller_nofile);
 }

@@ -142,7 +142,27 @@ func (d *denier) mount() {
 		if !d.masked(parent(target)) {
 			d.scene.mount(m)
 			d.classes[target] = classDeny
+			d.pin(m)
 		}
+	}
+}
+
+// pin makes mount points, of themselves, of the directories above a mask where the program may write: a mount point
+// cannot be renamed. Else a program could move a denied file away from its name, and the next sandbox of the same policy
+// would show it under the new one.
+func (d *denier) pin(mask *Mount) {
+	for up := parent(mask.Target); ; up = parent(up) {
+		m := d.scene.cover(up)
+		if m == nil || m.Kind != MountBind || m.Source == "" || !m.Writable {
+			return
+		}
+		if m.Target == up {
+			continue
+		}
+		d.scene.mount(&Mount{
+			Kind: MountBind, Source: rebase(up, m.Target, m.Source), Target: up, Writable: true, Dir: true, From: mask.From,
+		})
+		d.classes[up] = classWrite
 	}
 }
 

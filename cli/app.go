@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"runtime/debug"
+	"slices"
 	"strings"
 
 	"github.com/sirupsen/logrus"
@@ -52,11 +53,20 @@ func Main(args, environ []string, stdin, stdout, stderr *os.File) int {
 	ignoreBrokenPipes()
 	// The caller's umask must not decide whether a sandbox can be walked (opencontainers/runc#1359).
 	unix.Umask(umask)
+	if completesProgram(args) {
+		return 0
+	}
 	err := p.app().Run(args)
 	if err == nil {
 		return p.status
 	}
 	return p.report(err)
+}
+
+// completesProgram says whether a shell asks for what may follow "--": that is the program's, and the library would run it.
+func completesProgram(args []string) bool {
+	last := len(args) - 1
+	return last > 0 && args[last] == "--generate-bash-completion" && slices.Contains(args[:last], "--")
 }
 
 func environment(environ []string) map[string]string {
@@ -78,20 +88,20 @@ func (p *program) app() *cli.App {
 			"The program sees the files, variables, hosts and processes that the policy names, and nothing else.\n" +
 			"Exit status: the program's; 124 timed out; 125 the launcher failed; 126 the program cannot be executed;\n" +
 			"127 it was not found; 128+N it ended by signal N.",
-		Version:                Version,
-		HideVersion:            true,
-		Writer:                 p.out,
-		ErrWriter:              p.err,
-		Reader:                 p.in,
-		EnableBashCompletion:   true,
-		UseShortOptionHandling: false,
-		Suggest:                true,
-		Flags:                  globalFlags(),
-		Before:                 p.before,
-		ExitErrHandler:         func(*cli.Context, error) {}, // Main reports and decides the status
-		OnUsageError:           usageError,
-		CommandNotFound:        nil,
-		Action:                 p.noCommand,
+		Version:              Version,
+		HideVersion:          true,
+		Writer:               p.out,
+		ErrWriter:            p.err,
+		Reader:               p.in,
+		EnableBashCompletion: true,
+		// A comma is a part of a value: --env LIST=a,b.
+		DisableSliceFlagSeparator: true,
+		Suggest:                   true,
+		Flags:                     globalFlags(),
+		Before:                    p.before,
+		ExitErrHandler:            func(*cli.Context, error) {}, // Main reports and decides the status
+		OnUsageError:              usageError,
+		Action:                    p.noCommand,
 		Commands: []*cli.Command{
 			p.runCommand(), p.createCommand(), p.execCommand(), p.deleteCommand(), p.listCommand(), p.stateCommand(),
 			p.psCommand(), p.killCommand(), p.sweepCommand(), p.specCommand(), p.policyCommand(), p.versionCommand(),
@@ -117,6 +127,7 @@ func globalFlags() []cli.Flag {
 		&cli.StringFlag{Name: "log-format", Value: "text", Usage: "`FORMAT` of the log: text or json"},
 		&cli.StringFlag{Name: "log-level", Value: "error", Usage: "`LEVEL` of the log: error, warn, info or debug"},
 		&cli.BoolFlag{Name: "debug", Usage: "the same as --log-level debug"},
+		&cli.BoolFlag{Name: "version", Usage: "print the version"},
 	}
 }
 
@@ -137,15 +148,30 @@ func helpHint(c *cli.Context) string {
 }
 
 func (p *program) noCommand(c *cli.Context) error {
-	if c.NArg() == 0 {
-		return cli.ShowAppHelp(c)
+	switch {
+	case c.NArg() > 0:
+		return unknownCommand(c.App.Commands, "", c.Args().First())
+	case c.Bool("version"):
+		fmt.Fprintf(p.out, "sandboxrun %s\n", Version)
+		return nil
 	}
-	name := c.Args().First()
-	u := &usage{fmt.Sprintf("unknown command %q", name), "sandboxrun --help"}
-	if near := cli.SuggestCommand(c.App.Commands, name); near != "" {
-		u.hint = near + " sandboxrun --help lists the commands"
+	return cli.ShowAppHelp(c)
+}
+
+func unknownCommand(commands []*cli.Command, parent, name string) error {
+	u := &usage{fmt.Sprintf("unknown command %q", parent+name), "sandboxrun " + parent + "--help"}
+	if near := cli.SuggestCommand(commands, name); near != "" {
+		u.hint = "did" + strings.TrimPrefix(near, "Did") + " sandboxrun " + parent + "--help lists the commands"
 	}
 	return u
+}
+
+// noArguments refuses what a command does not take: a forgotten flag must not look as if it had worked.
+func noArguments(c *cli.Context) error {
+	if c.NArg() > 0 {
+		return &usage{fmt.Sprintf("unexpected argument %q", c.Args().First()), helpHint(c)}
+	}
+	return nil
 }
 
 // before sets the log up: ours and libcontainer's.

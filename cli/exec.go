@@ -77,7 +77,7 @@ func (p *program) request(c *cli.Context, command []string) (container.Request, 
 		}
 		req.Timeout = d
 	}
-	for _, kv := range c.StringSlice("env") {
+	for _, kv := range append(c.StringSlice("env"), c.StringSlice("e")...) {
 		name, value, given := strings.Cut(kv, "=")
 		if !given {
 			value, given = p.env[name]

@@ -103,6 +103,12 @@ func (p *program) plan(name string, workspace bool) (*spec.Plan, error) {
 func (p *program) policyCommand() *cli.Command {
 	return &cli.Command{
 		Name: "policy", Usage: "check a policy, or show what one can say",
+		Action: func(c *cli.Context) error {
+			if c.NArg() == 0 {
+				return cli.ShowSubcommandHelp(c)
+			}
+			return unknownCommand(c.Command.Subcommands, "policy ", c.Args().First())
+		},
 		Subcommands: []*cli.Command{
 			{
 				Name: "check", Usage: "say whether a policy is valid on this machine", ArgsUsage: "FILE",
@@ -119,7 +125,10 @@ func (p *program) policyCommand() *cli.Command {
 			},
 			{
 				Name: "schema", Usage: "print the JSON Schema of policies",
-				Action: func(*cli.Context) error {
+				Action: func(c *cli.Context) error {
+					if err := noArguments(c); err != nil {
+						return err
+					}
 					_, err := p.out.Write(spec.Schema())
 					return err
 				},
@@ -133,6 +142,9 @@ func (p *program) policyCommand() *cli.Command {
 }
 
 func (p *program) presets(c *cli.Context) error {
+	if c.NArg() > 1 {
+		return &usage{fmt.Sprintf("unexpected argument %q", c.Args().Get(1)), helpHint(c)}
+	}
 	if c.NArg() == 0 {
 		for _, name := range spec.Presets() {
 			fmt.Fprintln(p.out, name)

@@ -15,7 +15,8 @@ func execFlags() []cli.Flag {
 	return []cli.Flag{
 		&cli.BoolFlag{Name: "json", Usage: "print the result as one JSON object, with the output in it"},
 		&cli.StringFlag{Name: "timeout", Usage: "end the program and all that it started after `DURATION` (1m30s; a bare number is seconds)"},
-		&cli.StringSliceFlag{Name: "env", Aliases: []string{"e"}, Usage: "set a variable: `NAME=VALUE`, or NAME to take the caller's"},
+		&cli.StringSliceFlag{Name: "env", Usage: "set a variable: `NAME=VALUE`, or NAME to take the caller's"},
+		&cli.StringSliceFlag{Name: "e", Usage: "the same as --env `NAME=VALUE`"}, // as an alias it could not be mixed with it
 		&cli.BoolFlag{Name: "tty", Aliases: []string{"t"}, Usage: "give the program a terminal of its own"},
 		&cli.StringFlag{Name: "view", Hidden: true},
 	}

@@ -91,7 +91,7 @@ func (p *program) deleteCommand() *cli.Command {
 			}
 			return p.withStore(c, func(s *container.Store) error {
 				err := s.Delete(id)
-				if c.Bool("force") && describe(err).code == "not_found" {
+				if err != nil && c.Bool("force") && describe(err).code == "not_found" {
 					return nil
 				}
 				return err
@@ -126,6 +126,9 @@ func (p *program) listCommand() *cli.Command {
 	return &cli.Command{
 		Name: "list", Usage: "list your sandboxes", Flags: []cli.Flag{jsonFlag()},
 		Action: func(c *cli.Context) error {
+			if err := noArguments(c); err != nil {
+				return err
+			}
 			return p.withStore(c, func(s *container.Store) error {
 				list, err := s.List()
 				if err != nil {
@@ -261,6 +264,9 @@ func (p *program) sweepCommand() *cli.Command {
 	return &cli.Command{
 		Name: "sweep", Usage: "remove what sandboxes have left whose owner is dead",
 		Action: func(c *cli.Context) error {
+			if err := noArguments(c); err != nil {
+				return err
+			}
 			return p.withStore(c, func(s *container.Store) error {
 				swept, err := s.Sweep()
 				for _, id := range swept {

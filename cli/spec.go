@@ -69,6 +69,9 @@ func (p *program) versionCommand() *cli.Command {
 	return &cli.Command{
 		Name: "version", Usage: "print what this binary was built from", Flags: []cli.Flag{jsonFlag()},
 		Action: func(c *cli.Context) error {
+			if err := noArguments(c); err != nil {
+				return err
+			}
 			facts := map[string]string{
 				"version": Version, "go": runtime.Version(), "platform": runtime.GOOS + "/" + runtime.GOARCH, "oci": specs.Version,
 			}
@@ -94,6 +97,9 @@ func (p *program) completionCommand() *cli.Command {
 	return &cli.Command{
 		Name: "completion", Usage: "print a script that completes this command's line", ArgsUsage: "bash|zsh|fish",
 		Action: func(c *cli.Context) error {
+			if c.NArg() > 1 {
+				return &usage{fmt.Sprintf("unexpected argument %q", c.Args().Get(1)), helpHint(c)}
+			}
 			switch shell := c.Args().First(); shell {
 			case "bash", "zsh":
 				fmt.Fprint(p.out, completionScripts()[shell])

@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"slices"
 
+	"github.com/opencontainers/runtime-spec/specs-go"
+
 	"github.com/sandboxrun/sandboxrun/rootfs"
 	"github.com/sandboxrun/sandboxrun/spec"
 )
@@ -14,10 +16,6 @@ import (
 // WriteBundle fills the directory dir, which must be empty, with a bundle that any OCI runtime starts: config.json, the
 // sandbox's own root with its mount points, the masks and the generated files.
 func WriteBundle(dir *os.Root, plan *spec.Plan) error {
-	path, err := filepath.Abs(dir.Name())
-	if err != nil {
-		return bundleError(err)
-	}
 	for _, d := range []string{spec.RootDir, "masks", spec.GeneratedDir} {
 		if err := dir.Mkdir(d, 0o755); err != nil {
 			return bundleError(err)
@@ -38,10 +36,19 @@ func WriteBundle(dir *os.Root, plan *spec.Plan) error {
 			}
 		}
 	}
-	oci := *plan.Spec
-	oci.Mounts = slices.Clone(oci.Mounts)
+	return writeConfig(dir, plan.Spec)
+}
+
+// writeConfig writes config.json with absolute sources: runtimes take relative ones to be relative to different places.
+func writeConfig(dir *os.Root, s *specs.Spec) error {
+	path, err := filepath.Abs(dir.Name())
+	if err != nil {
+		return bundleError(err)
+	}
+	oci := *s
+	oci.Mounts = slices.Clone(s.Mounts)
 	for i, m := range oci.Mounts {
-		if m.Type == "bind" && !filepath.IsAbs(m.Source) { // which runtimes take to be relative to different places
+		if m.Type == "bind" && !filepath.IsAbs(m.Source) {
 			oci.Mounts[i].Source = filepath.Join(path, m.Source)
 		}
 	}

@@ -120,13 +120,20 @@ func waitClosed(w *os.File) {
 // to start a program it is not written, and the command takes the long way.
 func (sb *Sandbox) saveLaunch(dir *os.Root, filter []unix.SockFilter) error {
 	l := &sb.state.Launch
-	if len(l.Absent) > 0 || l.Wall > 0 {
+	if l.Wall > 0 {
 		return nil
+	}
+	var watch []forkexec.Watch
+	for _, w := range l.Watch {
+		if w.Ino == 0 {
+			return nil
+		}
+		watch = append(watch, forkexec.Watch{Path: w.Host, Dev: w.Dev, Ino: w.Ino})
 	}
 	launch := forkexec.Launch{
 		PID: sb.state.PID, StartTime: sb.state.StartTime, Namespaces: l.Namespaces, DropGroups: l.DropGroups,
 		UID: l.UID, GID: l.GID, ShownUID: l.ShownUID, ShownGID: l.ShownGID, Umask: l.Umask, Dir: l.Dir,
-		Mounts: l.Mounts, Env: l.Env, EnvAllow: l.EnvAllow, EnvSet: l.EnvSet, Filter: filter,
+		Mounts: l.Mounts, Watch: watch, Env: l.Env, EnvAllow: l.EnvAllow, EnvSet: l.EnvSet, Filter: filter,
 	}
 	return writeNew(dir, "launch", string(launch.Encode()), 0o400)
 }

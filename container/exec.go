@@ -43,7 +43,7 @@ type Running struct {
 	process  *forkexec.Process
 	terminal *os.File // the outer end of its terminal, if it has one
 	started  time.Time
-	absent   []lookout
+	lookouts []lookout
 	stdout   *keeper
 	stderr   *keeper
 	pumps    sync.WaitGroup
@@ -63,10 +63,10 @@ func (sb *Sandbox) Start(req Request) (*Running, error) {
 	if r.Name, err = sb.nextExec(); err != nil {
 		return nil, err
 	}
-	if r.absent, err = lookOut(sb.state.Launch.Absent); err != nil {
+	if r.lookouts, err = lookOut(sb.state.Launch.Watch); err != nil {
 		return nil, err
 	}
-	cmd.Mounts = append(cmd.Mounts, maskAppeared(r.absent)...)
+	cmd.Mounts = append(cmd.Mounts, cover(r.lookouts)...)
 	keep := cmp.Or(sb.state.Launch.Output, DefaultOutput)
 	r.stdout, r.stderr = newKeeper(keep), newKeeper(keep)
 	streams, err := r.connect(req, &cmd)
@@ -283,6 +283,6 @@ func (r *Running) Wait() (*Result, error) {
 	res := &Result{Sandbox: r.sb.state.ID, Exec: r.Name, Usage: Usage{WallMS: ms(time.Since(r.started))}}
 	res.judge(st, st.Lost && r.expired.Load())
 	res.keep(r.stdout, r.stderr)
-	res.Warnings = moveAppeared(r.absent, r.sb.state.ID+"-"+r.Name)
+	res.Warnings = moveAppeared(r.lookouts, r.sb.state.ID+"-"+r.Name)
 	return res, nil
 }

@@ -13,7 +13,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/sandboxrun/sandboxrun/forkexec"
-	"github.com/sandboxrun/sandboxrun/rootfs"
 	"github.com/sandboxrun/sandboxrun/spec"
 )
 
@@ -44,7 +43,7 @@ type Launch struct {
 	spec.Exec
 	Namespaces int              `json:"namespaces"` // unix.CLONE_NEW* of what is joined
 	Mounts     []forkexec.Mount `json:"mounts"`     // that each exec makes for itself
-	Absent     []rootfs.Absent  `json:"absent,omitempty"`
+	Watch      []Watch          `json:"watch,omitempty"`
 }
 
 func newState(id string, plan *spec.Plan, owner *Owner) *State {
@@ -52,7 +51,7 @@ func newState(id string, plan *spec.Plan, owner *Owner) *State {
 		Version: stateVersion, ID: id, Created: time.Now().UTC(), Owner: owner,
 		Name: plan.Name, Policy: plan.PolicyFile, Digest: plan.PolicyDigest, Network: plan.Network,
 		Weaker: plan.Weaker, Warnings: plan.Warnings,
-		Launch: Launch{plan.Exec, joined(plan.Spec), execMounts(plan), plan.View.Absent},
+		Launch: Launch{plan.Exec, joined(plan.Spec), execMounts(plan), watch(plan.View)},
 	}
 }
 

@@ -12,7 +12,7 @@
 #include <unistd.h>
 #include "client.h"
 
-#define MAX_LAUNCH (1 << 20)
+#define MAX_LAUNCH (4 << 20)
 
 struct reader { const char *p, *end; int bad; };
 
@@ -221,6 +221,20 @@ static int make_stub(const char *elf, size_t n)
 	return fd;
 }
 
+// unchanged says whether all that masks hide is what it was: the kernel drops a mask when somebody outside replaces
+// what is under it.
+static int unchanged(struct reader *r)
+{
+	for (uint64_t n = number(r); n > 0 && !r->bad; n--) {
+		const char *path = text(r);
+		uint64_t dev = number(r), ino = number(r);
+		struct stat st;
+		if (r->bad || lstat(path, &st) < 0 || st.st_dev != dev || st.st_ino != ino)
+			return 0;
+	}
+	return !r->bad;
+}
+
 // read_exec turns the launch file into an exec. What is not there stays as the caller has set it.
 static int read_exec(struct fx_exec *x, struct reader *r, char *const *env, int *root)
 {
@@ -236,6 +250,8 @@ static int read_exec(struct fx_exec *x, struct reader *r, char *const *env, int 
 	x->uid_map = text(r);
 	x->gid_map = text(r);
 	x->dir = text(r);
+	if (!unchanged(r))
+		return -1;
 	x->n_mounts = number(r);
 	if (r->bad || x->n_mounts > MAX_LAUNCH / 8)
 		return -1;

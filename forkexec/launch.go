@@ -26,10 +26,17 @@ type Launch struct {
 	Umask      int
 	Dir        string
 	Mounts     []Mount
+	Watch      []Watch           // what the sandbox's masks hide; the plain form gives up where one is not what it was
 	Env        map[string]string // what every program has
 	EnvAllow   []string          // what is taken from the caller
 	EnvSet     map[string]string
 	Filter     []unix.SockFilter
+}
+
+// Watch is a path of the host, and what was there when the sandbox was made.
+type Watch struct {
+	Path     string
+	Dev, Ino uint64
 }
 
 // Encode writes it as 64-bit numbers in host order and as texts: a length, the bytes and a zero byte.
@@ -57,6 +64,12 @@ func (l *Launch) Encode() []byte {
 	text(idMap(l.ShownUID, l.UID))
 	text(idMap(l.ShownGID, l.GID))
 	text(l.Dir)
+	number(uint64(len(l.Watch)))
+	for _, w := range l.Watch {
+		text(w.Path)
+		number(w.Dev)
+		number(w.Ino)
+	}
 	number(uint64(len(l.Mounts)))
 	for _, m := range l.Mounts {
 		number(uint64(m.Flags))

@@ -50,8 +50,9 @@ type compiler struct {
 	scene   *scene
 	classes map[string]class // of the scene's mounts, by target
 
-	denied map[string]string // host paths that are hidden → the rule that says so
-	absent []Absent
+	denied  map[string]string // host paths that are hidden → the rule that says so
+	absent  []Denied
+	present []Denied // what masks hide
 }
 
 // class orders what is asked for at one place: the higher wins.
@@ -124,7 +125,7 @@ func (c *compiler) addEntry(e Entry) {
 
 // view writes the scene down.
 func (c *compiler) view() *View {
-	v := &View{Skipped: sortedUnique(c.skipped), Absent: c.absent, Mounts: []Mount{}, Entries: []Entry{}}
+	v := &View{Skipped: sortedUnique(c.skipped), Absent: c.absent, Masked: c.present, Mounts: []Mount{}, Entries: []Entry{}}
 	for target, m := range c.scene.mounts {
 		out := *m
 		out.Target = target

@@ -30,7 +30,17 @@ func (c *compiler) addDenies() error {
 	for host, from := range d.missing {
 		note(c.denied, host, from) // so that a deny covers a secret that does not exist yet
 	}
+	c.present = slices.DeleteFunc(c.present, func(p Denied) bool {
+		m := c.scene.mounts[p.Inside]
+		return m == nil || m.Kind != MountMask // it lies below another mask
+	})
+	byInside(c.absent)
+	byInside(c.present)
 	return nil
+}
+
+func byInside(list []Denied) {
+	slices.SortFunc(list, func(a, b Denied) int { return cmp.Compare(a.Inside, b.Inside) })
 }
 
 // add finds what a deny names: on the host, and inside, where a bind may have given the name to something else.
@@ -39,6 +49,11 @@ func (d *denier) add(g Grant) error {
 		return err
 	}
 	t, err := follow(d.tree, g.Path)
+	if kernelPlace(t.real) != "" {
+		// A link leads there, out of all that a grant shows: there is nothing to hide. It is no error, or a program could
+		// keep the next sandbox of its policy from starting by a link to /dev/null in its workspace.
+		return nil
+	}
 	if k := kernelPlace(t.places(g.Path)...); k != "" || t.real == "/" {
 		return invalid("", "%s %q leads to %q, which cannot be denied", g.From, g.Path, t.real)
 	}
@@ -96,8 +111,9 @@ func (d *denier) findMasks() {
 		if err != nil {
 			continue
 		}
-		for inside := range names(host) {
+		for inside, m := range names(host) {
 			d.addMask(inside, from, info.Mode.IsDir())
+			d.present = append(d.present, Denied{inside, host, m.Source, m.Writable, from})
 		}
 	}
 	for _, m := range d.scene.mounts {
@@ -180,10 +196,9 @@ func (d *denier) findAbsent() {
 	names := d.scene.hostNames()
 	for host, from := range d.missing {
 		for inside, m := range names(host) {
-			d.absent = append(d.absent, Absent{inside, host, m.Source, m.Writable, from})
+			d.absent = append(d.absent, Denied{inside, host, m.Source, m.Writable, from})
 		}
 	}
-	slices.SortFunc(d.absent, func(a, b Absent) int { return cmp.Compare(a.Inside, b.Inside) })
 }
 
 // inode is the identity of a host file.

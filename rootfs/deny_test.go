@@ -28,6 +28,7 @@ func TestDenies(t *testing.T) {
 		{name: "grant by a link to what is denied", host: []string{"f /tmp/d/k", "l /tmp/l d"}, rules: []string{"read /tmp/l", "deny /tmp/d/k"}, want: []string{"ro /tmp/d/", "ro /tmp/l/ from /tmp/d", "mask /tmp/d/k", "mask /tmp/l/k"}},
 		{name: "what is above in a writable grant is pinned", host: []string{"f /ws/a/b/k", "f /ws/a/c/k", "f /r/a/k"}, rules: []string{"write /ws", "read /r", "deny /ws/a/b/k", "deny /ws/a/c/k", "deny /r/a/k"}, want: []string{"ro /r/", "rw /ws/", "rw /ws/a/", "rw /ws/a/b/", "rw /ws/a/c/", "mask /r/a/k", "mask /ws/a/b/k", "mask /ws/a/c/k"}},
 		{name: "a grant between", host: []string{"f /ws/a/b/k"}, rules: []string{"write /ws", "read /ws/a", "deny /ws/a/b/k"}, want: []string{"rw /ws/", "ro /ws/a/", "mask /ws/a/b/k"}},
+		{name: "a link to a device", host: []string{"d /ws", "l /ws/.env /dev/null"}, rules: []string{"write /ws", "deny /ws/.env"}, want: []string{"rw /ws/"}},
 		{name: "a socket", host: []string{"s /a/x.sock"}, rules: []string{"write /a", "deny /a/x.sock"}, want: []string{"rw /a/", "mask /a/x.sock"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -90,10 +90,11 @@ type Mount struct {
 	From     string    `json:"from"`               // the rule of the policy, or the default, that asked for it
 }
 
-// Absent is a denied path that does not exist, in a place that the program sees: nothing can be mounted there, so the
-// launcher looks again at each exec. Below a writable grant the program itself could make it; below a read-only one
-// (Writable false) only the host can, and looking is all there is to do.
-type Absent struct {
+// Denied is a denied path in a place that the program sees. A mask lasts no longer than the file under it: the kernel
+// drops it when somebody outside replaces that; and where nothing is, nothing can be mounted. So the launcher looks again
+// at each exec. Below a writable grant the program itself could make what is not there; below a read-only one (Writable
+// false) only the host can, and looking is all there is to do.
+type Denied struct {
 	Inside   string `json:"inside"`             // the path inside
 	Host     string `json:"host"`               // the same path on the host
 	Grant    string `json:"grant"`              // the host path of the grant that holds it; Host lies below it
@@ -105,7 +106,8 @@ type Absent struct {
 type View struct {
 	Entries []Entry  `json:"entries"`
 	Mounts  []Mount  `json:"mounts"`
-	Absent  []Absent `json:"absent,omitempty"`
+	Absent  []Denied `json:"absent,omitempty"` // denied, and not there
+	Masked  []Denied `json:"masked,omitempty"` // denied, and masked by one of Mounts
 	Workdir string   `json:"workdir"`
 	Skipped []string `json:"skipped,omitempty"` // grants left out by missing = "skip", ready to print
 }

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// A denied path that does not exist: see absent.go.
+// A denied path that does not exist: see watch.go.
 func TestDeniedPathThatAppears(t *testing.T) {
 	ws := filepath.Join(t.TempDir(), "ws")
 	env := filepath.Join(ws, ".env")

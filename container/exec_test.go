@@ -295,3 +295,47 @@ func TestNotStarted(t *testing.T) {
 }
 
 func quote(s string) string { return `"` + s + `"` }
+
+// A setuid file that a program leaves in the caller's directory would make the caller of everybody who executes it.
+func TestNoFileIsMadeSetuid(t *testing.T) {
+	ws := filepath.Join(t.TempDir(), "ws")
+	if err := os.Mkdir(ws, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	const script = `
+import ctypes, errno, os
+libc = ctypes.CDLL(None, use_errno=True)
+def denied(what, f):
+    try: f()
+    except OSError as e: print(what, errno.errorcode[e.errno])
+    else: print(what, "DONE")
+open("f", "w").close()
+os.chmod("f", 0o755)                                                   # controls
+os.close(os.open("g", os.O_CREAT | os.O_WRONLY, 0o755))
+os.mkdir("d")
+fd = os.open("f", os.O_RDONLY, 0o6777)                                 # a mode without O_CREAT means nothing
+for bits in (0o4755, 0o2755, 0o6755):
+    denied("chmod", lambda: os.chmod("f", bits))
+    denied("fchmod", lambda: os.fchmod(fd, bits))
+    denied("fchmodat", lambda: os.chmod("f", bits, dir_fd=os.open(".", os.O_RDONLY)))
+    denied("open", lambda: os.open("n%o" % bits, os.O_CREAT | os.O_WRONLY, bits))
+    denied("tmpfile", lambda: os.open(".", os.O_TMPFILE | os.O_WRONLY, bits))
+    denied("mknod", lambda: os.mknod("m%o" % bits, 0o100000 | bits))
+print("openat2", libc.syscall(437, -100, b"f", 0, 0), ctypes.get_errno() == errno.ENOSYS)
+`
+	sb := sandboxOf(t, "files.write = ["+quote(ws)+"]\nworkdir = "+quote(ws))
+	r := run(t, sb, Request{Args: []string{"/usr/bin/python3", "-c", script}})
+	if r.ExitCode != 0 || strings.Contains(r.Stdout, "DONE") || strings.Count(r.Stdout, "EPERM") != 18 ||
+		!strings.Contains(r.Stdout, "openat2 -1 True") {
+		t.Errorf("%s%s", r.Stdout, r.Stderr)
+	}
+	files, err := os.ReadDir(ws)
+	if err != nil || len(files) != 3 {
+		t.Errorf("%v %v", files, err)
+	}
+	for _, f := range files {
+		if info, err := f.Info(); err != nil || info.Mode()&(os.ModeSetuid|os.ModeSetgid) != 0 {
+			t.Errorf("%s: %v %v", f.Name(), info.Mode(), err)
+		}
+	}
+}

@@ -30,7 +30,7 @@ func watch(v *rootfs.View) []Watch {
 		w := Watch{Denied: d}
 		var st unix.Stat_t
 		if unix.Lstat(d.Host, &st) == nil {
-			w.Dev, w.Ino = st.Dev, st.Ino //nolint:unconvert // its type differs between architectures
+			w.Dev, w.Ino = st.Dev, st.Ino
 		}
 		list = append(list, w)
 	}

@@ -184,7 +184,7 @@ func TestCompileOurProfile(t *testing.T) {
 	p, numbers := ourProfile(t), callNumbers()
 	filter := mustCompile(t, p)
 	t.Logf("%d instructions", len(filter))
-	if len(filter) > 130 {
+	if len(filter) > 220 {
 		t.Errorf("%d instructions: loading the filter gets slow", len(filter))
 	}
 	n := 0

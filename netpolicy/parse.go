@@ -221,6 +221,8 @@ func parseOutside(s string) (string, error) {
 	switch {
 	case err != nil:
 		return "", err
+	case h.Name == "unix": // or it could be mistaken for a socket's prefix
+		return "", errors.New(`"unix:" stands before an absolute path`)
 	case h.Wildcard:
 		return "", errors.New(`"*" is no host to connect to`)
 	case h.Port == 0:

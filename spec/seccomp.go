@@ -35,11 +35,12 @@ const cloneNamespaces = unix.CLONE_NEWNS | unix.CLONE_NEWCGROUP | unix.CLONE_NEW
 //   - personality, but for the five values that moby allows;
 //   - socket and socketpair of a family other than AF_UNIX, AF_INET, AF_INET6 and AF_NETLINK (EAFNOSUPPORT): so no
 //     AF_VSOCK, which no network namespace contains;
+//   - making a file setuid or setgid, by chmod or as it is created; openat2 does not exist (ENOSYS), since a filter
+//     cannot see the mode that it is given;
 //   - every other architecture's system calls, x32 included.
 //
 // A call that is refused answers EPERM. One that is not known, or newer than the table, answers ENOSYS as from an older
-// kernel, and C libraries fall back. Files may be made setuid: without capabilities and with no_new_privs that gives
-// nothing.
+// kernel, and C libraries fall back.
 //
 // Every rule can be said in OCI's terms to any runtime: no two rules of one call overlap, and none compares an argument
 // twice. For another architecture the result refuses everything.
@@ -52,14 +53,18 @@ func Seccomp(arch string, major, minor int) *specs.LinuxSeccomp {
 	for _, name := range neverAllowed() {
 		delete(allowed, name)
 	}
+	setIDs := setIDRules()
 	byArgs := []string{"clone", "ioctl", "personality", "socket", "socketpair"}
+	for _, r := range setIDs {
+		byArgs = append(byArgs, r.Names...)
+	}
 
 	var allow, refuse []string
 	for _, name := range known {
 		switch {
 		case slices.Contains(byArgs, name):
-		case name == "clone3":
-			// Its flags lie in memory, where no filter sees them. Not EPERM but the default, ENOSYS, or else glibc
+		case name == "clone3", name == "openat2":
+			// Their flags lie in memory, where no filter sees them. Not EPERM but the default, ENOSYS, or else glibc
 			// cannot make a thread: moby#42680, containerd#5982.
 		case allowed[name]:
 			allow = append(allow, name)
@@ -75,6 +80,7 @@ func Seccomp(arch string, major, minor int) *specs.LinuxSeccomp {
 	rules = append(rules, sortLow32([]string{"ioctl"}, 1, []uint32{tiocsti, tioclinux}, errno(unix.EPERM), allowIt())...)
 	rules = append(rules, sortLow32([]string{"personality"}, 0, personalities, allowIt(), errno(unix.EPERM))...)
 	rules = append(rules, socketRules()...)
+	rules = append(rules, setIDs...)
 	return &specs.LinuxSeccomp{
 		DefaultAction:   specs.ActErrno,
 		DefaultErrnoRet: errno(unix.ENOSYS).ErrnoRet,
@@ -179,6 +185,44 @@ func cloneRules() []specs.LinuxSyscall {
 func socketRules() []specs.LinuxSyscall {
 	families := []uint32{unix.AF_UNIX, unix.AF_INET, unix.AF_INET6, unix.AF_NETLINK}
 	return sortLow32([]string{"socket", "socketpair"}, 0, families, allowIt(), errno(unix.EAFNOSUPPORT))
+}
+
+// setIDRules keep a program from leaving a setuid or setgid file in a directory that the host sees: inside it gives
+// nothing, but outside anybody who executes it becomes its owner, who is the caller, and with a root launcher root.
+// systemd's RestrictSUIDSGID draws the same line.
+func setIDRules() []specs.LinuxSyscall {
+	const creates, tmpfile = unix.O_CREAT, unix.O_TMPFILE &^ unix.O_DIRECTORY // without these open ignores its mode
+	masked := func(index uint, mask, value uint64) specs.LinuxSeccompArg {
+		return specs.LinuxSeccompArg{Index: index, Value: mask, ValueTwo: value, Op: specs.OpMaskedEqual}
+	}
+	// Either bit, as two tests that exclude each other.
+	bad := func(index uint) []specs.LinuxSeccompArg {
+		return []specs.LinuxSeccompArg{
+			masked(index, unix.S_ISUID, unix.S_ISUID), masked(index, unix.S_ISUID|unix.S_ISGID, unix.S_ISGID),
+		}
+	}
+	var rules []specs.LinuxSyscall
+	for _, call := range []struct {
+		names []string
+		mode  uint // its argument
+	}{{[]string{"chmod", "fchmod", "creat", "mknod"}, 1}, {[]string{"fchmodat", "fchmodat2", "mknodat"}, 2}} {
+		rules = append(rules, allowIt().rule(call.names, masked(call.mode, unix.S_ISUID|unix.S_ISGID, 0)))
+		for _, b := range bad(call.mode) {
+			rules = append(rules, errno(unix.EPERM).rule(call.names, b))
+		}
+	}
+	for i, name := range []string{"open", "openat"} {
+		names, flags, mode := []string{name}, uint(1+i), uint(2+i)
+		rules = append(rules, allowIt().rule(names, masked(mode, unix.S_ISUID|unix.S_ISGID, 0)))
+		for _, b := range bad(mode) {
+			rules = append(
+				rules,
+				allowIt().rule(names, b, masked(flags, creates|tmpfile, 0)),
+				errno(unix.EPERM).rule(names, b, masked(flags, creates, creates)),
+				errno(unix.EPERM).rule(names, b, masked(flags, creates|tmpfile, tmpfile)))
+		}
+	}
+	return rules
 }
 
 // outcome is the action of a rule, and its errno if it has one.

@@ -281,7 +281,7 @@ func (r *Running) Wait() (*Result, error) {
 		return nil, err
 	}
 	res := &Result{Sandbox: r.sb.state.ID, Exec: r.Name, Usage: Usage{WallMS: ms(time.Since(r.started))}}
-	res.judge(st, st.Lost && r.expired.Load())
+	res.judge(st, r.expired.Load())
 	res.keep(r.stdout, r.stderr)
 	res.Warnings = moveAppeared(r.lookouts, r.sb.state.ID+"-"+r.Name)
 	return res, nil

@@ -109,6 +109,9 @@ func TestTimeoutEndsTheTree(t *testing.T) {
 	if r.Outcome != Timeout || !r.TimedOut || r.ExitCode != 124 || *r.Finding != FindingWall || r.Stdout != "started\n" {
 		t.Errorf("got %+v", r)
 	}
+	if r.Usage.CPUMS <= 0 || r.Usage.Processes < 2 {
+		t.Errorf("usage: %+v", r.Usage)
+	}
 	if list, err := sb.Processes(); err != nil || len(list) != 0 {
 		t.Errorf("left: %v %v", list, err)
 	}

@@ -75,7 +75,7 @@ func (r *Result) judge(st forkexec.Status, timedOut bool) {
 	r.Usage.CPUMS = ms(st.CPU)
 	r.Usage.MaxRSSBytes, r.Usage.WrittenBytes, r.Usage.Processes = st.MaxRSS, st.Written, st.Tasks
 	switch {
-	case timedOut:
+	case timedOut && (st.Lost || st.Wait.Signal() == unix.SIGKILL): // else it ended just before
 		r.Outcome, r.TimedOut, r.ExitCode = Timeout, true, exitTimeout
 		r.find(FindingWall)
 	case st.Lost:

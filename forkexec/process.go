@@ -101,9 +101,10 @@ func (p *Process) sendTo(pidfd *os.File, sig unix.Signal, flags int) error {
 	return err
 }
 
-// Kill ends every process of the exec at once. Wait then reports it as Lost.
+// Kill ends every process of the exec at once, by SIGKILL. The reaper does it (stub.c), so Wait still tells what they
+// have used.
 func (p *Process) Kill() error {
-	if err := p.sendTo(p.reaper, unix.SIGKILL, 0); err != nil {
+	if err := p.sendTo(p.reaper, unix.SIGTERM, 0); err != nil {
 		return fmt.Errorf("kill exec: %w", err)
 	}
 	return nil

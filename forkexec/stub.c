@@ -12,7 +12,8 @@
 //      this process lives, fd 5 a pipe from the creator: one byte means that the sandbox is complete, end of file that
 //      the creator died first. It is closed then, which tells the creator that this process no longer depends on it. fd 6, if open, is a pidfd of the owner. The rest is closed.
 //   r  reaper: process 1 of an exec. Its first child is the program. fd 0, if open, is a pidfd of whoever waits for the
-//      result, fd 1 the pipe to which the result goes. Its end ends every process of the exec.
+//      result, fd 1 the pipe to which the result goes. Its end ends every process of the exec. SIGTERM makes it kill
+//      them all, and report what they have used.
 #include <signal.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
@@ -103,8 +104,10 @@ INLINE int stub_loop(long owner, long sigfd, int main)
 		if (p[1].revents)
 			return 1;
 		if (p[0].revents) {
-			char info[128]; // one struct signalfd_siginfo
+			unsigned info[32]; // one struct signalfd_siginfo; it begins with the signal's number
 			SYS(SYS_read, sigfd, info, sizeof info, 0);
+			if (info[0] == SIGTERM)
+				SYS(SYS_kill, -1, SIGKILL, 0, 0);
 		}
 	}
 }
@@ -132,8 +135,10 @@ INLINE int stub_main(long *sp)
 		SYS(SYS_close_range, 7, ~0u, 0, 0);
 	} else
 		SYS(SYS_close_range, 2, ~0u, 0, 0);
-	unsigned long chld = 1ul << (SIGCHLD - 1);
-	long sigfd = SYS(SYS_signalfd4, -1, &chld, 8, 02000000);
+	unsigned long heard = 1ul << (SIGCHLD - 1);
+	if (!pause)
+		heard |= 1ul << (SIGTERM - 1);
+	long sigfd = SYS(SYS_signalfd4, -1, &heard, 8, 02000000);
 	if (sigfd < 0)
 		return 1;
 	long owner = pause ? 6 : 0;

@@ -39,7 +39,7 @@ func StorePath(dir, runtimeDir string, uid int) string {
 	switch {
 	case dir != "":
 		return dir
-	case uid == 0:
+	case uid == 0 && unix.Access("/run", unix.W_OK) == nil: // not so for the root of a user namespace of somebody's
 		return "/run/sandboxrun"
 	case ownedDir(runtimeDir, uid):
 		return filepath.Join(runtimeDir, "sandboxrun")

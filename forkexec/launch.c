@@ -86,7 +86,7 @@ static int store_path(char *buf, size_t size, char *const *env)
 	int n;
 	if (dir && *dir)
 		n = snprintf(buf, size, "%s", dir);
-	else if (geteuid() == 0)
+	else if (geteuid() == 0 && access("/run", W_OK) == 0)
 		n = snprintf(buf, size, "/run/sandboxrun");
 	else if (run && *run && lstat(run, &st) == 0 && S_ISDIR(st.st_mode) && st.st_uid == geteuid())
 		n = snprintf(buf, size, "%s/sandboxrun", run);

@@ -63,19 +63,13 @@ func (p *program) run(c *cli.Context) error {
 			req.Tty = terminalSize(p.in)
 		}
 	}
-	plan, err := p.plan(c.String("policy"), true)
-	if err != nil {
-		return err
-	}
 	store, err := p.store(c)
 	if err != nil {
 		return err
 	}
 	defer store.Close()
-	if _, err := store.Sweep(); err != nil {
-		return err
-	}
-	sb, err := store.Create("run-"+strings.ToLower(rand.Text()), plan, &container.Owner{PID: os.Getpid()})
+	owner := &container.Owner{PID: os.Getpid()}
+	sb, err := p.newSandbox(store, c.String("policy"), true, "run-"+strings.ToLower(rand.Text()), owner)
 	if err != nil {
 		return err
 	}
@@ -84,4 +78,16 @@ func (p *program) run(c *cli.Context) error {
 		err = derr
 	}
 	return err
+}
+
+// newSandbox builds a sandbox of a policy, once what dead ones have left is out of the way. See loadPolicy for workspace.
+func (p *program) newSandbox(s *container.Store, policy string, workspace bool, id string, owner *container.Owner) (*container.Sandbox, error) {
+	plan, err := p.plan(policy, workspace)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := s.Sweep(); err != nil {
+		return nil, err
+	}
+	return s.Create(id, plan, owner)
 }

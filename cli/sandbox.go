@@ -43,24 +43,14 @@ func (p *program) create(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	plan, err := p.plan(c.String("policy"), false)
-	if err != nil {
-		return err
-	}
-	store, err := p.store(c)
-	if err != nil {
-		return err
-	}
-	defer store.Close()
-	if _, err := store.Sweep(); err != nil {
-		return err
-	}
-	sb, err := store.Create(id, plan, owner)
-	if err != nil {
-		return err
-	}
-	sb.Close()
-	return nil
+	return p.withStore(c, func(s *container.Store) error {
+		sb, err := p.newSandbox(s, c.String("policy"), false, id, owner)
+		if err != nil {
+			return err
+		}
+		sb.Close()
+		return nil
+	})
 }
 
 func (p *program) owner(c *cli.Context) (*container.Owner, error) {

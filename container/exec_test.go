@@ -186,19 +186,26 @@ func TestTerminal(t *testing.T) {
 	}
 }
 
+// startReady starts a script and waits for its first output.
+func startReady(t *testing.T, sb *Sandbox, script string) *Running {
+	t.Helper()
+	out, in := io.Pipe()
+	req := sh(script)
+	req.Stdout = in
+	running, err := sb.Start(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := out.Read(make([]byte, 10)); err != nil {
+		t.Fatal(err)
+	}
+	return running
+}
+
 func TestSignal(t *testing.T) {
 	sb := sandboxOf(t, "")
 	for _, sig := range []unix.Signal{unix.SIGTERM, unix.SIGINT, unix.SIGUSR1} {
-		out, in := io.Pipe()
-		req := sh("echo ready; while :; do sleep 0.05; done")
-		req.Stdout = in
-		running, err := sb.Start(req)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := out.Read(make([]byte, 10)); err != nil {
-			t.Fatal(err)
-		}
+		running := startReady(t, sb, "echo ready; while :; do sleep 0.05; done")
 		if err := running.Signal(sig); err != nil {
 			t.Fatal(err)
 		}
@@ -211,16 +218,7 @@ func TestSignal(t *testing.T) {
 
 func TestKillAndProcesses(t *testing.T) {
 	sb := sandboxOf(t, "")
-	out, in := io.Pipe()
-	req := sh("echo ready; sleep 300; exit 0")
-	req.Stdout = in
-	running, err := sb.Start(req)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := out.Read(make([]byte, 10)); err != nil {
-		t.Fatal(err)
-	}
+	running := startReady(t, sb, "echo ready; sleep 300; exit 0")
 	list, err := sb.Processes()
 	if err != nil || len(list) == 0 || list[0].Inside != 2 || !strings.HasPrefix(list[0].Command, "sh -c") {
 		t.Errorf("processes: %+v %v", list, err)
@@ -235,16 +233,7 @@ func TestKillAndProcesses(t *testing.T) {
 
 func TestSandboxLost(t *testing.T) {
 	sb := sandboxOf(t, "")
-	out, in := io.Pipe()
-	req := sh("echo ready; sleep 300")
-	req.Stdout = in
-	running, err := sb.Start(req)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := out.Read(make([]byte, 10)); err != nil {
-		t.Fatal(err)
-	}
+	running := startReady(t, sb, "echo ready; sleep 300")
 	if err := unix.PidfdSendSignal(int(sb.init.Fd()), unix.SIGKILL, nil, 0); err != nil {
 		t.Fatal(err)
 	}

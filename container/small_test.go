@@ -97,21 +97,24 @@ func TestStorePath(t *testing.T) {
 		want         string
 	}{
 		{"/given", mine, uid, "/given"},
-		{"", mine, 0, "/run/sandboxrun"},
 		{"", "/nonexistent", 4321, "/tmp/sandboxrun-4321"},
 		{"", "", 4321, "/tmp/sandboxrun-4321"},
 		{"", mine, 4321, "/tmp/sandboxrun-4321"}, // somebody else's runtime directory, kept by sudo
 	} {
-		if tt.uid == uid && uid == 0 && tt.dir == "" {
-			continue
-		}
 		if got := StorePath(tt.dir, tt.runtime, tt.uid); got != tt.want {
 			t.Errorf("StorePath(%q, %q, %d) = %q, want %q", tt.dir, tt.runtime, tt.uid, got, tt.want)
 		}
 	}
-	if uid != 0 {
-		if got := StorePath("", mine, uid); got != filepath.Join(mine, "sandboxrun") {
-			t.Errorf("runtime directory: %q", got)
+	want := filepath.Join(mine, "sandboxrun")
+	if uid == 0 {
+		want = "/run/sandboxrun"
+	}
+	if got := StorePath("", mine, uid); got != want {
+		t.Errorf("the caller's own: %q, want %q", got, want)
+	}
+	if uid != 0 { // nobody but real root may write /run
+		if got := StorePath("", "", 0); got != "/tmp/sandboxrun-0" {
+			t.Errorf("root of a user namespace: %q", got)
 		}
 	}
 }

@@ -76,8 +76,11 @@ func again(t *testing.T) {
 	name, _, _ := strings.Cut(t.Name(), "/")
 	uid, gid := w.ids()
 	env := []string{"PATH=" + systemPath, "LANG=C.UTF-8", envShared + "=" + w.shared, envRequire + "=" + os.Getenv(envRequire)}
-	own := filepath.Join(w.shared, "user-"+name)
-	if err := os.MkdirAll(own, 0o755); err != nil {
+	own, err := os.MkdirTemp(w.shared, "user-"+name+"-") //nolint:usetesting // one that the user can reach
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chmod(own, 0o755); err != nil {
 		t.Fatal(err)
 	}
 	for variable, dir := range map[string]string{"HOME": "home", "XDG_RUNTIME_DIR": "run", "TMPDIR": "tmp"} {

@@ -13,6 +13,7 @@
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
+#include "child.h"
 #include "forkexec.h"
 
 static int write_all(int fd, const char *data, size_t n)
@@ -119,25 +120,24 @@ static int build_join(void *arg)
 	struct fx_build *b = arg;
 	if (setns(b->target, b->namespaces) < 0)
 		return stop(b, FX_JOIN);
-	if (syscall(SYS_setresgid, 0, 0, 0) < 0 || syscall(SYS_setresuid, 0, 0, 0) < 0)
+	if (become(0, 0) < 0)
 		return stop(b, FX_BECOME);
 	int pid = clone(builder, b->stacks + 2 * FX_STACK, CLONE_VM | CLONE_VFORK | CLONE_FILES | SIGCHLD, b);
 	if (pid < 0)
 		return stop(b, FX_SPAWN);
-	waitpid(pid, NULL, __WALL);
+	reap(pid);
 	return 0;
 }
 
 void fx_build(struct fx_build *b)
 {
-	unsigned long all = ~0ul, before;
-	syscall(SYS_rt_sigprocmask, SIG_SETMASK, &all, &before, 8);
+	unsigned long before;
+	block_signals(&before);
 	int dumpable = prctl(PR_GET_DUMPABLE, 0, 0, 0, 0);
 	int pid = clone(build_join, b->stacks + FX_STACK, CLONE_VM | CLONE_VFORK | CLONE_FILES | SIGCHLD, b);
 	if (pid < 0)
 		stop(b, FX_SPAWN);
 	prctl(PR_SET_DUMPABLE, dumpable == 0 ? 0 : 1, 0, 0, 0); // changing our user in there has cleared it
-	syscall(SYS_rt_sigprocmask, SIG_SETMASK, &before, NULL, 8);
-	while (pid > 0 && waitpid(pid, NULL, __WALL) < 0 && errno == EINTR)
-		;
+	unblock_signals(&before);
+	reap(pid);
 }

@@ -33,6 +33,7 @@
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
+#include "child.h"
 #include "forkexec.h"
 
 #define VFORK (CLONE_VM | CLONE_VFORK | SIGCHLD)
@@ -62,26 +63,6 @@ static int fail(struct fx_exec *x, enum fx_step step, size_t index)
 }
 
 #define TRY(step, index, expr) do { if ((expr) < 0) return fail(x, (step), (index)); } while (0)
-
-// The raw calls: libc's own would tell every thread of the launcher to change its credentials too.
-static long become(int uid, int gid)
-{
-	long r = syscall(SYS_setresgid, gid, gid, gid);
-	return r < 0 ? r : syscall(SYS_setresuid, uid, uid, uid);
-}
-
-static int write_file(const char *path, const char *text)
-{
-	int fd = open(path, O_WRONLY | O_CLOEXEC);
-	if (fd < 0)
-		return -1;
-	size_t n = strlen(text);
-	ssize_t w = write(fd, text, n);
-	int saved = errno;
-	close(fd);
-	errno = w < 0 ? saved : EIO;
-	return w == (ssize_t)n ? 0 : -1;
-}
 
 // No capability is left anywhere, nor can one come back: not by execve (bounding set, no_new_privs), not by being uid 0
 // (securebits).
@@ -238,26 +219,20 @@ static int join(void *arg)
 	return 0;
 }
 
-static void reap(int pid)
-{
-	while (pid > 0 && waitpid(pid, NULL, __WALL) < 0 && errno == EINTR)
-		;
-}
-
 void fx_start(struct fx_exec *x)
 {
-	unsigned long all = ~0ul, before;
+	unsigned long before;
 	int dumpable = prctl(PR_GET_DUMPABLE, 0, 0, 0, 0);
 	x->reaper_pidfd = x->program_pidfd = -1;
 	x->helpers[0] = x->helpers[1] = 0;
-	syscall(SYS_rt_sigprocmask, SIG_SETMASK, &all, &before, 8);
+	block_signals(&before);
 	int pid = clone(join, stack(x, 0), VFORK | CLONE_FILES, x);
 	if (pid < 0)
 		fail(x, FX_SPAWN, 0);
 	x->helpers[0] = pid;
 	if (dumpable == 0)
 		prctl(PR_SET_DUMPABLE, 0, 0, 0, 0);
-	syscall(SYS_rt_sigprocmask, SIG_SETMASK, &before, NULL, 8);
+	unblock_signals(&before);
 	reap(x->helpers[0]);
 	reap(x->helpers[1]);
 }

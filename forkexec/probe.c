@@ -9,6 +9,7 @@
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
+#include "child.h"
 #include "forkexec.h"
 
 struct probe {
@@ -23,21 +24,11 @@ static int stop(struct probe *p, int step)
 	return 1;
 }
 
-static int put(const char *path, const char *text, int n)
-{
-	int fd = open(path, O_WRONLY | O_CLOEXEC);
-	if (fd < 0)
-		return -1;
-	int w = (int)write(fd, text, (size_t)n), saved = errno;
-	close(fd);
-	errno = saved;
-	return w == n ? 0 : -1;
-}
-
 static int map(const char *path, int id)
 {
 	char text[32];
-	return put(path, text, snprintf(text, sizeof text, "0 %d 1", id));
+	snprintf(text, sizeof text, "0 %d 1", id);
+	return write_file(path, text);
 }
 
 static int nested(void *arg)
@@ -51,7 +42,7 @@ static int nested(void *arg)
 static int steps(void *arg)
 {
 	struct probe *p = arg;
-	if (put("/proc/self/setgroups", "deny", 4) < 0 || map("/proc/self/uid_map", p->uid) < 0 ||
+	if (write_file("/proc/self/setgroups", "deny") < 0 || map("/proc/self/uid_map", p->uid) < 0 ||
 	    map("/proc/self/gid_map", p->gid) < 0)
 		return stop(p, FX_PROBE_MAP);
 	if (unshare(CLONE_NEWNS | CLONE_NEWIPC | CLONE_NEWUTS) < 0)
@@ -64,21 +55,20 @@ static int steps(void *arg)
 	int pid = clone(nested, p->stack + FX_STACK, flags, p);
 	if (pid < 0)
 		return stop(p, FX_PROBE_NAMESPACES);
-	waitpid(pid, NULL, __WALL);
+	reap(pid);
 	return 0;
 }
 
 int fx_probe(int uid, int gid, char *stacks, int *err)
 {
 	struct probe p = {.uid = uid, .gid = gid, .stack = stacks};
-	unsigned long all = ~0ul, before;
-	syscall(SYS_rt_sigprocmask, SIG_SETMASK, &all, &before, 8);
+	unsigned long before;
+	block_signals(&before);
 	int pid = clone(steps, stacks + 2 * FX_STACK, CLONE_VM | CLONE_VFORK | CLONE_NEWUSER | SIGCHLD, &p);
 	if (pid < 0)
 		stop(&p, FX_PROBE_USERNS);
-	syscall(SYS_rt_sigprocmask, SIG_SETMASK, &before, NULL, 8);
-	while (pid > 0 && waitpid(pid, NULL, __WALL) < 0 && errno == EINTR)
-		;
+	unblock_signals(&before);
+	reap(pid);
 	*err = p.err;
 	return p.step;
 }

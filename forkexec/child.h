@@ -1,0 +1,52 @@
+// What the children of forkexec.c, build.c and probe.c do alike. They share the launcher's memory, run while it sleeps,
+// and call nothing that takes a lock: another thread of the launcher may hold any lock of libc or of Go.
+#ifndef CHILD_H
+#define CHILD_H
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+// No signal may run one of the launcher's handlers in a child. The children inherit the mask.
+static inline void block_signals(unsigned long *before)
+{
+	unsigned long all = ~0ul;
+	syscall(SYS_rt_sigprocmask, SIG_SETMASK, &all, before, 8);
+}
+
+static inline void unblock_signals(const unsigned long *before)
+{
+	syscall(SYS_rt_sigprocmask, SIG_SETMASK, before, NULL, 8);
+}
+
+// The raw calls: libc's own would tell every thread of the launcher to change its credentials too.
+static inline long become(int uid, int gid)
+{
+	long r = syscall(SYS_setresgid, gid, gid, gid);
+	return r < 0 ? r : syscall(SYS_setresuid, uid, uid, uid);
+}
+
+static inline int write_file(const char *path, const char *text)
+{
+	int fd = open(path, O_WRONLY | O_CLOEXEC);
+	if (fd < 0)
+		return -1;
+	size_t n = strlen(text);
+	ssize_t w = write(fd, text, n);
+	int saved = errno;
+	close(fd);
+	errno = w < 0 ? saved : EIO;
+	return w == (ssize_t)n ? 0 : -1;
+}
+
+static inline void reap(int pid)
+{
+	while (pid > 0 && waitpid(pid, NULL, __WALL) < 0 && errno == EINTR)
+		;
+}
+
+#endif

@@ -1,0 +1,98 @@
+package integration
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// TestPlainExecIsExec: the plain form of exec, which is answered in C before Go starts, does what the long way does.
+func TestPlainExecIsExec(t *testing.T) {
+	commands := map[string][]string{
+		"status":          {"sh", "-c", "exit 7"},
+		"largest status":  {"sh", "-c", "exit 255"},
+		"signal":          {"sh", "-c", "kill -9 $$"},
+		"both streams":    {"sh", "-c", "echo out; echo err >&2"},
+		"double dash":     {"--", "echo", "--", "x"},
+		"environment":     {"sh", "-c", "env | sort"},
+		"directory":       {"pwd"},
+		"limits":          {"sh", "-c", "ulimit -a; umask"},
+		"identity":        {"sh", "-c", "id; grep -E '^(Cap|NoNewPrivs|Seccomp|Sig(Blk|Ign))' /proc/self/status"},
+		"descriptors":     {"sh", "-c", "ls /proc/self/fd | wc -l; readlink /proc/self/fd/0"},
+		"no input":        {"cat"},
+		"mounts":          {"sh", "-c", "cut -d' ' -f5,6 /proc/self/mountinfo"},
+		"processes":       {"sh", "-c", "cat /proc/[0-9]*/comm"},
+		"much output":     {"sh", "-c", "head -c 3000000 /dev/zero | tr '\\0' x"},
+		"a child stays":   {"sh", "-c", "sleep 300 & echo done"},
+		"denied":          {"sh", "-c", "cat key; echo $?"},
+		"absolute path":   {"/usr/bin/printf", "%s|", "a b", ""},
+		"not there":       {"no-such-program"},
+		"no such path":    {"/no/such/program"},
+		"not executable":  {"/etc/passwd"},
+		"a directory":     {"/usr"},
+		"relative path":   {"./script"},
+		"a script":        {"SCRIPT"},
+		"missing loader":  {"BAD"},
+		"relative loader": {"RELATIVE"},
+		"empty name":      {""},
+	}
+	flavours(t, func(b *box) {
+		t := b.t
+		ws := b.mkdir("ws")
+		b.file("ws/key", "THE-KEY")
+		scripts := map[string]string{"script": "#!/bin/sh\necho ran\n", "bad": "#!/no/loader\n", "relative": "#!sh\n"}
+		for name, text := range scripts {
+			if err := os.Chmod(b.file("ws/"+name, text), 0o755); err != nil {
+				t.Fatal(err)
+			}
+		}
+		b.env = append(b.env, "LC_TEST=a=b", "SECRET=s", "SET=caller", "XA1Z=x")
+		b.create("box", b.policy(object{
+			"version": 1, "workdir": ws,
+			"files": object{"write": []string{ws}, "deny": []string{ws + "/key"}},
+			"env":   object{"allow": []string{"LC_*", "SET", "XA*Z"}, "set": object{"SET": "policy", "PATH": "/usr/bin:/bin"}},
+		}))
+		paths := strings.NewReplacer("SCRIPT", filepath.Join(ws, "script"), "BAD", filepath.Join(ws, "bad"), "RELATIVE", filepath.Join(ws, "relative"))
+		long := call{env: []string{"SANDBOXRUN_PLAIN_EXEC=off"}}
+		for what, command := range commands {
+			args := []string{"exec", "box"}
+			for _, a := range command {
+				args = append(args, paths.Replace(a))
+			}
+			plain, want := b.run(args...), b.call(long, args...)
+			if plain.status != want.status || plain.stdout != want.stdout || plain.stderr != want.stderr {
+				t.Errorf("%s differs:\nplain %s\nlong  %s", what, plain, want)
+			}
+		}
+	})
+}
+
+// TestPlainExecIsTaken: it is really the short way that the other test compares, and not where there is more to do. An
+// exec that took the long way has been given a number.
+func TestPlainExecIsTaken(t *testing.T) {
+	flavours(t, func(b *box) {
+		t := b.t
+		ws := b.mkdir("ws")
+		key := b.file("ws/key", "THE-KEY")
+		b.create("box", b.files(ws, object{"write": []string{ws}, "deny": []string{key}}))
+		number := func() string {
+			var r struct{ Exec string }
+			if err := json.Unmarshal([]byte(b.run("exec", "--json", "box", "true").stdout), &r); err != nil {
+				t.Fatal(err)
+			}
+			return r.Exec
+		}
+		b.run("exec", "box", "true").exits(0)
+		same(t, "after a plain exec", "e000001", number())
+		if err := os.Rename(b.file("ws/new", "THE-KEY"), key); err != nil { // and the kernel drops the mask
+			t.Fatal(err)
+		}
+		b.run("exec", "box", "cat", "key").hides("THE-KEY")
+		same(t, "after one whose mask was dropped", "e000003", number())
+
+		b.create("timed", b.policy(object{"version": 1, "limits": object{"wall": "0.3s"}}))
+		b.run("exec", "timed", "sleep", "300").exits(124)
+	})
+}

@@ -16,7 +16,7 @@ func policyKeys() []key[Policy] {
 		extendsKey(),
 		nameKey(),
 		wordKey("enforce", "What happens when the machine cannot give a protection that the policy asks for: refuse to run, "+
-			"or run with the next best and record what is missing.", []string{EnforceRequired, EnforceBestEffort},
+			"or run with the next best and record what is missing. So far either refuses: no protection has a next best.", []string{EnforceRequired, EnforceBestEffort},
 			func(p *Policy) *string { return &p.Enforce }).byDefault(`"required"`),
 		workdirKey().byDefault("the workspace, else /"),
 		userKey().byDefault(`"caller"`),
@@ -109,7 +109,7 @@ func envKeys() []key[Policy] {
 			"characters.", pattern, checkVariablePattern, func(p *Policy) *[]string { return &p.Env.Allow }),
 		envSetKey(),
 		flagKey("redact", "Whether values of *_API_KEY, *_KEY, *_TOKEN and *_SECRET that have 16 characters or more become "+
-			"<NAME> in everything that is kept.", func(p *Policy) *bool { return &p.Env.Redact }).byDefault("true"),
+			"<NAME> in everything that is kept. Nothing does this yet: --json prints the output as it is.", func(p *Policy) *bool { return &p.Env.Redact }).byDefault("true"),
 	}
 }
 

@@ -56,6 +56,9 @@ func Main(args, environ []string, stdin, stdout, stderr *os.File) int {
 	if completesProgram(args) {
 		return 0
 	}
+	if p.isMonitor() {
+		return p.monitor()
+	}
 	err := p.app().Run(args)
 	if err == nil {
 		return p.status
@@ -104,7 +107,7 @@ func (p *program) app() *cli.App {
 		Action:                    p.noCommand,
 		Commands: []*cli.Command{
 			p.runCommand(), p.createCommand(), p.execCommand(), p.deleteCommand(), p.listCommand(), p.stateCommand(),
-			p.psCommand(), p.killCommand(), p.sweepCommand(), p.specCommand(), p.policyCommand(), p.versionCommand(),
+			p.psCommand(), p.statsCommand(), p.eventsCommand(), p.logsCommand(), p.waitCommand(), p.killCommand(), p.sweepCommand(), p.specCommand(), p.policyCommand(), p.versionCommand(),
 			p.completionCommand(),
 		},
 	}

@@ -19,7 +19,7 @@ func (p *program) execCommand() *cli.Command {
 			execFlags(),
 			&cli.StringFlag{Name: "cwd", Aliases: []string{"C"}, Usage: "start in `DIR` inside, relative to the policy's working directory"},
 			&cli.BoolFlag{Name: "stdin", Aliases: []string{"i"}, Usage: "pass standard input on"},
-			&cli.BoolFlag{Name: "detach", Hidden: true},
+			&cli.BoolFlag{Name: "detach", Aliases: []string{"d"}, Usage: "print the exec's name once the program runs, and leave it running"},
 			&cli.BoolFlag{Name: "translate", Hidden: true},
 			&cli.StringSliceFlag{Name: "read", Hidden: true},
 		),
@@ -32,6 +32,9 @@ func (p *program) execCommand() *cli.Command {
 
 func (p *program) exec(c *cli.Context) error {
 	if err := refuseLater(c); err != nil {
+		return err
+	}
+	if err := refuseAttached(c); err != nil {
 		return err
 	}
 	if c.NArg() == 0 {
@@ -48,6 +51,10 @@ func (p *program) exec(c *cli.Context) error {
 		return err
 	}
 	req.Dir = c.String("cwd")
+	if c.Bool("detach") {
+		signals.stop()
+		return p.detach(c, c.Args().First(), req)
+	}
 	if c.Bool("stdin") || req.Tty != nil {
 		req.Stdin = p.in
 	}
@@ -66,26 +73,31 @@ func (p *program) exec(c *cli.Context) error {
 
 // request is what both run and exec say about a program.
 func (p *program) request(c *cli.Context, command []string) (container.Request, error) {
-	req := container.Request{Args: command, Caller: p.env, Env: map[string]string{}}
+	req := container.Request{Args: command, Caller: p.env}
 	if len(command) == 0 {
 		return req, &usage{"the command is missing", helpHint(c)}
 	}
-	if text := c.String("timeout"); text != "" {
-		d, err := spec.ParseDuration(text)
-		if err != nil || d <= 0 {
-			return req, &usage{fmt.Sprintf("--timeout %q is no duration above 0", text), `such as 90, 1.5s or 1m30s; a bare number is seconds`}
-		}
-		req.Timeout = d
+	var err error
+	if req.Timeout, err = duration(c, "timeout"); err != nil {
+		return req, err
 	}
-	for _, kv := range append(c.StringSlice("env"), c.StringSlice("e")...) {
-		name, value, given := strings.Cut(kv, "=")
-		if !given {
-			value, given = p.env[name]
+	if req.OutputDir, err = p.outputDir(c); err != nil {
+		return req, err
+	}
+	if text := c.String("memory"); text != "" {
+		n, err := spec.ParseSize(text)
+		if err != nil {
+			return req, &usage{fmt.Sprintf("--memory %q is no size", text), "bytes, or a whole number with K, M, G or T"}
 		}
-		if name == "" || !given {
-			return req, &usage{fmt.Sprintf("--env %q: not NAME=VALUE, nor a variable of yours", kv), ""}
+		req.Memory = n
+	}
+	if c.IsSet("pids") {
+		if req.Pids = int64(c.Int("pids")); req.Pids < 1 {
+			return req, &usage{fmt.Sprintf("--pids %d: a program is at least one process", c.Int("pids")), ""}
 		}
-		req.Env[name] = value
+	}
+	if req.Env, err = p.variables(c); err != nil {
+		return req, err
 	}
 	if c.Bool("tty") {
 		req.Tty = terminalSize(p.in)
@@ -94,6 +106,22 @@ func (p *program) request(c *cli.Context, command []string) (container.Request, 
 		req.Stdout, req.Stderr = p.out, p.err
 	}
 	return req, nil
+}
+
+// variables are those that --env sets.
+func (p *program) variables(c *cli.Context) (map[string]string, error) {
+	env := map[string]string{}
+	for _, kv := range append(c.StringSlice("env"), c.StringSlice("e")...) {
+		name, value, given := strings.Cut(kv, "=")
+		if !given {
+			value, given = p.env[name]
+		}
+		if name == "" || !given {
+			return nil, &usage{fmt.Sprintf("--env %q: not NAME=VALUE, nor a variable of yours", kv), ""}
+		}
+		env[name] = value
+	}
+	return env, nil
 }
 
 // execute runs the program and says how it ended.
@@ -127,7 +155,56 @@ func (p *program) finish(r *container.Result) {
 		p.printJSON(r)
 	case r.Error != nil:
 		p.complain(said{r.Error.Code, r.Error.Message, r.Error.Hint})
-	case r.TimedOut:
-		p.complain(said{"timeout", fmt.Sprintf("the program was ended after %.1f s", r.Usage.WallMS/1000), ""})
+	default:
+		if message := exceeded(r); message != "" {
+			p.complain(said{r.Outcome, message, ""})
+		}
 	}
+}
+
+// exceeded says which limit a program has met. forkexec/verdict.c says the same of a plain exec.
+func exceeded(r *container.Result) string {
+	limit := func(name string) float64 {
+		for _, l := range r.Limits {
+			if l.Name == name {
+				return l.Value
+			}
+		}
+		return 0
+	}
+	switch r.Outcome {
+	case container.Timeout:
+		return fmt.Sprintf("the program was ended after %.1f s", r.Usage.WallMS/1000)
+	case container.IdleTimeout:
+		return fmt.Sprintf("the program was ended: it wrote nothing for %.6g s", limit("idle"))
+	case container.CPUExceeded:
+		return fmt.Sprintf("the program was ended: it used more than %.6g s of processor time", limit("cpu"))
+	case container.MemoryExceeded:
+		return fmt.Sprintf("the program was ended: it used more than %s of memory", size(limit("memory")))
+	case container.PidsExceeded:
+		if r.Killed {
+			return fmt.Sprintf("the program was ended: it had more than %.0f processes", limit("pids"))
+		}
+		return fmt.Sprintf("the program wanted more than %.0f processes", limit("pids"))
+	case container.DiskExceeded:
+		if r.Killed {
+			return fmt.Sprintf("the program was ended: more than %s was written to writable directories", size(limit("disk")))
+		}
+		return fmt.Sprintf("more than %s was written to writable directories", size(limit("disk")))
+	case container.FileExceeded:
+		return fmt.Sprintf("the program wanted a file of more than %s", size(limit("file")))
+	}
+	return ""
+}
+
+// size writes a number of bytes as a policy would have it: "256M".
+func size(bytes float64) string {
+	n, unit := int64(bytes), " bytes"
+	for _, u := range []string{"K", "M", "G", "T"} {
+		if n == 0 || n%1024 != 0 {
+			break
+		}
+		n, unit = n/1024, u
+	}
+	return fmt.Sprintf("%d%s", n, unit)
 }

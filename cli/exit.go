@@ -100,10 +100,14 @@ func (p *program) warn(message string) {
 
 // colour is an escape sequence where standard error is a terminal that shows colours and the user wants them.
 func (p *program) colour(sequence string) string {
-	if p.env["NO_COLOR"] != "" || p.env["TERM"] == "dumb" || !isTerminal(p.err) {
+	if !p.colours(p.err) {
 		return ""
 	}
 	return sequence
+}
+
+func (p *program) colours(f *os.File) bool {
+	return p.env["NO_COLOR"] == "" && p.env["TERM"] != "dumb" && isTerminal(f)
 }
 
 func isTerminal(f *os.File) bool {

@@ -86,7 +86,7 @@ func (p *program) plan(name string, workspace bool) (*spec.Plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	host, err := container.Probe()
+	host, err := container.Probe(policy.Limits)
 	if err != nil {
 		return nil, err
 	}

@@ -15,15 +15,18 @@ func execFlags() []cli.Flag {
 	return []cli.Flag{
 		&cli.BoolFlag{Name: "json", Usage: "print the result as one JSON object, with the output in it"},
 		&cli.StringFlag{Name: "timeout", Usage: "end the program and all that it started after `DURATION` (1m30s; a bare number is seconds)"},
+		&cli.StringFlag{Name: "memory", Usage: "end the program when all it started uses more than `SIZE` of memory (256M); at most the policy's"},
+		&cli.IntFlag{Name: "pids", Usage: "let the program have at most `N` processes and threads; at most the policy's"},
 		&cli.StringSliceFlag{Name: "env", Usage: "set a variable: `NAME=VALUE`, or NAME to take the caller's"},
 		&cli.StringSliceFlag{Name: "e", Usage: "the same as --env `NAME=VALUE`"}, // as an alias it could not be mixed with it
 		&cli.BoolFlag{Name: "tty", Aliases: []string{"t"}, Usage: "give the program a terminal of its own"},
+		&cli.StringFlag{Name: "output-dir", Usage: "keep the whole of standard output and error in `DIR` too, as new files stdout and stderr"},
 		&cli.StringFlag{Name: "view", Hidden: true},
 	}
 }
 
 // later are flags of the command line's contract whose work is still to be done. They are refused, never ignored.
-func later() []string { return []string{"view", "record", "detach", "translate", "read"} }
+func later() []string { return []string{"view", "record", "translate", "read"} }
 
 func refuseLater(c *cli.Context) error {
 	for _, name := range later() {

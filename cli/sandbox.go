@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"fmt"
 	"strconv"
 	"strings"
@@ -189,9 +190,10 @@ func (p *program) psCommand() *cli.Command {
 					return nil
 				}
 				w := tabwriter.NewWriter(p.out, 0, 8, 2, ' ', 0)
-				fmt.Fprintln(w, "PID\tPPID\tINSIDE\tSTATE\tCOMMAND")
+				fmt.Fprintln(w, "PID\tPPID\tINSIDE\tEXEC\tSTATE\tCOMMAND")
 				for _, i := range list {
-					fmt.Fprintf(w, "%d\t%d\t%d\t%s\t%s\n", i.PID, i.PPID, i.Inside, i.State, printable(i.Command))
+					exec := cmp.Or(i.Exec, "-")
+					fmt.Fprintf(w, "%d\t%d\t%d\t%s\t%s\t%s\n", i.PID, i.PPID, i.Inside, exec, i.State, printable(i.Command))
 				}
 				return w.Flush()
 			})
@@ -214,23 +216,41 @@ func (p *program) killCommand() *cli.Command {
 		Name: "kill", Usage: "send a signal to the programs that run in a sandbox", ArgsUsage: "ID [SIGNAL]",
 		Description: "Each exec's program gets the signal: a name or a number, TERM if there is none. What a program has started ends\n" +
 			"with it. The sandbox stays; delete ends it.",
+		Flags: []cli.Flag{&cli.StringFlag{Name: "exec", Usage: "send it to the program of one detached `EXEC` alone"}},
 		Action: func(c *cli.Context) error {
-			if c.NArg() < 1 || c.NArg() > 2 {
-				return &usage{"name a sandbox and a signal", helpHint(c)}
-			}
-			sig, err := parseSignal(c.Args().Get(1))
+			args, err := arguments(c)
 			if err != nil {
 				return err
 			}
-			return p.withSandbox(c, c.Args().First(), func(sb *container.Sandbox) error {
-				n, err := sb.Kill(sig)
-				if err == nil && n == 0 {
-					p.warn("no program runs in the sandbox")
-				}
+			if len(args) < 1 || len(args) > 2 {
+				return &usage{"name a sandbox and a signal", helpHint(c)}
+			}
+			sig, err := parseSignal(append(args, "")[1])
+			if err != nil {
 				return err
-			})
+			}
+			return p.withSandbox(c, args[0], func(sb *container.Sandbox) error { return p.kill(c, sb, sig) })
 		},
 	}
+}
+
+func (p *program) kill(c *cli.Context, sb *container.Sandbox, sig unix.Signal) error {
+	if c.IsSet("exec") && c.String("exec") == "" {
+		return &usage{"--exec is empty", "name a detached exec"}
+	}
+	var n int
+	var err error
+	where := "the sandbox"
+	if exec := c.String("exec"); exec != "" {
+		n, err = sb.KillExec(sig, exec)
+		where = "the exec"
+	} else {
+		n, err = sb.Kill(sig)
+	}
+	if err == nil && n == 0 {
+		p.warn("no program runs in " + where)
+	}
+	return err
 }
 
 func parseSignal(text string) (unix.Signal, error) {

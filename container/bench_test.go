@@ -22,7 +22,7 @@ func newSandbox(tb testing.TB) *Sandbox {
 
 func sandboxFor(tb testing.TB, policy *spec.Policy) *Sandbox {
 	tb.Helper()
-	host, err := Probe()
+	host, err := Probe(spec.Limits{})
 	if err != nil {
 		tb.Fatal(err)
 	}

@@ -4,12 +4,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"os"
 	"path/filepath"
 	"runtime"
 	"slices"
 
+	"github.com/opencontainers/cgroups"
 	"github.com/opencontainers/runc/libcontainer"
 	"github.com/opencontainers/runc/libcontainer/configs"
 	"github.com/opencontainers/runc/libcontainer/configs/validate"
@@ -49,6 +49,9 @@ func (s *Store) Create(id string, plan *spec.Plan, owner *Owner) (_ *Sandbox, er
 		return nil, fmt.Errorf("create sandbox: %w", err)
 	}
 	defer dir.Close()
+	if sb.dir, err = dir.Open("."); err != nil {
+		return nil, fmt.Errorf("create sandbox: %w", err)
+	}
 	filter, err := forkexec.CompileSeccomp(plan.Spec.Linux.Seccomp, runtime.GOARCH)
 	if err != nil {
 		return nil, fail("sandbox_unavailable", "", "create sandbox: %w", err)
@@ -58,6 +61,9 @@ func (s *Store) Create(id string, plan *spec.Plan, owner *Owner) (_ *Sandbox, er
 	}
 	if err := sb.start(plan, filter, dir, lock); err != nil {
 		return nil, err
+	}
+	if err := sb.noteCreated(); err != nil {
+		return nil, fail("state_unusable", "is the disk full? another place: --root DIR", "create sandbox: %w", err)
 	}
 	return sb, nil
 }
@@ -88,8 +94,14 @@ func (sb *Sandbox) start(plan *spec.Plan, filter []unix.SockFilter, dir *os.Root
 	if err := sb.attach(); err != nil {
 		return fail("sandbox_unavailable", "", "create sandbox: %w", err)
 	}
+	if err := sb.hold(plan); err != nil {
+		return err
+	}
 	if err := forkexec.Build(sb.init, sb.state.Launch.Namespaces, viewSteps(plan, trees)); err != nil {
 		return buildError(err)
+	}
+	if err := sb.rememberMasks(plan.View); err != nil {
+		return err
 	}
 	if err := sb.store.save(sb.state); err != nil {
 		return err
@@ -122,7 +134,7 @@ func waitClosed(w *os.File) {
 // to start a program it is not written, and the command takes the long way.
 func (sb *Sandbox) saveLaunch(dir *os.Root, filter []unix.SockFilter) error {
 	l := &sb.state.Launch
-	if l.Wall > 0 {
+	if l.Limits.Disk > 0 {
 		return nil
 	}
 	var watch []forkexec.Watch
@@ -130,12 +142,15 @@ func (sb *Sandbox) saveLaunch(dir *os.Root, filter []unix.SockFilter) error {
 		if w.Ino == 0 {
 			return nil
 		}
-		watch = append(watch, forkexec.Watch{Path: w.Host, Dev: w.Dev, Ino: w.Ino})
+		watch = append(watch, forkexec.Watch{Path: w.Inside, Dev: w.Dev, Ino: w.Ino})
 	}
+	var cmd forkexec.Command
+	sb.limit(&cmd, sb.effective(Request{}), nil)
 	launch := forkexec.Launch{
 		PID: sb.state.PID, StartTime: sb.state.StartTime, Namespaces: l.Namespaces, DropGroups: l.DropGroups,
 		UID: l.UID, GID: l.GID, ShownUID: l.ShownUID, ShownGID: l.ShownGID, Umask: l.Umask, Dir: l.Dir,
 		Mounts: l.Mounts, Watch: watch, Env: l.Env, EnvAllow: l.EnvAllow, EnvSet: l.EnvSet, Filter: filter,
+		Limits: cmd.Limits, Rlimits: cmd.Rlimits, CPUs: cmd.CPUs,
 	}
 	return writeNew(dir, "launch", string(launch.Encode()), 0o400)
 }
@@ -175,8 +190,9 @@ func (sb *Sandbox) launch(plan *spec.Plan, host bool, lock, ready *os.File) (*li
 }
 
 // container gives libcontainer what libcontainer.Create would have made, less the cgroups: to enter those of version 1,
-// ten of them, takes longer than all the rest of a start, and nothing is limited by them. They cannot be declined, but a
-// container that is loaded has those that its state names: none. (Of version 2 it has one all the same.)
+// ten of them, takes longer than all the rest of a start, and each exec has groups of its own, where any are needed
+// (limits.go). They cannot be declined, but a container that is loaded has those that its state names: none of version
+// 1, and of version 2 one that is nowhere, which libcontainer takes for a missing permission.
 func (sb *Sandbox) container(config *configs.Config) (*libcontainer.Container, error) {
 	if err := validate.Validate(config); err != nil {
 		return nil, err
@@ -186,7 +202,7 @@ func (sb *Sandbox) container(config *configs.Config) (*libcontainer.Container, e
 		CgroupPaths map[string]string `json:"cgroup_paths"` // in place of State's, which is left out where it is empty
 	}{
 		State:       libcontainer.State{BaseState: libcontainer.BaseState{ID: sb.state.ID, Config: *config}},
-		CgroupPaths: map[string]string{},
+		CgroupPaths: noCgroups(),
 	})
 	if err != nil {
 		return nil, err
@@ -199,6 +215,13 @@ func (sb *Sandbox) container(config *configs.Config) (*libcontainer.Container, e
 		return nil, err
 	}
 	return libcontainer.Load(filepath.Join(sb.store.path, sb.state.ID, "runc"), sb.state.ID)
+}
+
+func noCgroups() map[string]string {
+	if cgroups.IsCgroup2UnifiedMode() {
+		return map[string]string{"": "/nowhere"}
+	}
+	return map[string]string{}
 }
 
 // pauseFiles are the descriptors of process 1 from 3 on; stub.c says what each is.
@@ -221,7 +244,6 @@ func pauseFiles(owner *Owner, lock, ready *os.File) ([]*os.File, error) {
 // register notes what libcontainer has made.
 func (sb *Sandbox) register(st *libcontainer.State) {
 	sb.state.PID, sb.state.StartTime = st.InitProcessPid, st.InitProcessStartTime
-	sb.state.Cgroups = slices.Sorted(maps.Values(st.CgroupPaths))
 	sb.child = true
 }
 
@@ -236,7 +258,7 @@ func libcontainerConfig(cgroup, base string, host bool, s *specs.Spec) (*configs
 			{Destination: "/dev", Type: "bind", Source: "/dev", Options: []string{"rbind", "rprivate"}},
 		},
 		Linux: &specs.Linux{
-			Namespaces: s.Linux.Namespaces, UIDMappings: s.Linux.UIDMappings, GIDMappings: s.Linux.GIDMappings,
+			Namespaces: withoutCgroup(s.Linux.Namespaces), UIDMappings: s.Linux.UIDMappings, GIDMappings: s.Linux.GIDMappings,
 		},
 	}
 	if host {
@@ -252,6 +274,11 @@ func libcontainerConfig(cgroup, base string, host bool, s *specs.Spec) (*configs
 		return nil, fail("sandbox_unavailable", "", "create sandbox: %w", err)
 	}
 	return config, nil
+}
+
+// withoutCgroup leaves the control group namespace to each exec: it is to show the exec's own group as the root.
+func withoutCgroup(list []specs.LinuxNamespace) []specs.LinuxNamespace {
+	return slices.DeleteFunc(slices.Clone(list), func(n specs.LinuxNamespace) bool { return n.Type == specs.CgroupNamespace })
 }
 
 // startError explains a failed start.

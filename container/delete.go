@@ -4,11 +4,10 @@ import (
 	"errors"
 	"fmt"
 	"hash/fnv"
-	"os"
+	"io/fs"
 	"path/filepath"
+	"strings"
 
-	"github.com/opencontainers/cgroups"
-	"github.com/opencontainers/cgroups/manager"
 	"golang.org/x/sys/unix"
 )
 
@@ -33,6 +32,7 @@ func (s *Store) Delete(id string) error {
 func (sb *Sandbox) Delete() error {
 	defer sb.Close()
 	sb.end()
+	sb.store.awaitMonitors(sb.state.ID)
 	return sb.store.remove(sb.state.ID)
 }
 
@@ -62,23 +62,17 @@ func cgroupName(store, id string) string {
 	return fmt.Sprintf("sandboxrun-%08x-%s", h.Sum32(), id)
 }
 
-// removeCgroups removes the cgroups that libcontainer made for a sandbox. Nothing is in them any more.
-func removeCgroups(s *Store, id string) {
-	name := cgroupName(s.path, id)
-	st, err := s.load(id)
-	if err != nil { // its creator died before it could write down what it had made
-		m, err := manager.New(&cgroups.Cgroup{Name: name, Rootless: true, Resources: &cgroups.Resources{SkipDevices: true}})
-		if err == nil {
-			_ = m.Destroy()
-		}
-		return
+// removeGroups removes the control groups that were made for a sandbox. Nothing is in them any more.
+func (s *Store) removeGroups(id string) error {
+	data, err := s.root.ReadFile(filepath.Join(id, groupsFile))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
 	}
-	for _, path := range st.Cgroups {
-		if filepath.Base(path) != name {
-			continue
-		}
-		if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
-			_ = cgroups.RemovePath(path) // it retries
-		}
+	if err == nil {
+		err = removeNoted(strings.Fields(string(data)))
 	}
+	if err != nil {
+		return fmt.Errorf("remove control groups of sandbox %q: %w", id, err)
+	}
+	return nil
 }

@@ -2,9 +2,7 @@ package container
 
 import (
 	"cmp"
-	"encoding/binary"
 	"errors"
-	"fmt"
 	"io"
 	"os"
 	"path"
@@ -12,7 +10,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/opencontainers/runtime-spec/specs-go"
@@ -22,17 +19,24 @@ import (
 	"github.com/sandboxrun/sandboxrun/spec"
 )
 
-// Request is one exec.
+// Request is one exec. How it is sent to a monitor is in monitor.go.
 type Request struct {
-	Args    []string
-	Dir     string            // inside; empty: the policy's
-	Caller  map[string]string // the caller's environment, from which the policy takes what it allows
-	Env     map[string]string // variables of this exec alone
+	Args    []string          `json:"-"`
+	Dir     string            `json:"-"` // inside; empty: the policy's
+	Caller  map[string]string `json:"-"` // the caller's environment, from which the policy takes what it allows
+	Env     map[string]string `json:"-"` // variables of this exec alone
 	Timeout time.Duration     // 0: the policy's
-	Stdin   io.Reader         // nil: empty
-	Stdout  io.Writer         // nil: kept for the Result
-	Stderr  io.Writer
-	Tty     *Size // not nil: the program gets a terminal of its own, of that size, and Stderr stays empty
+	Memory  int64             // bytes; 0, or more than the sandbox may use: as the sandbox
+	Pids    int64             // the same for processes and threads
+	Stdin   io.Reader         `json:"-"` // nil: empty
+	Stdout  io.Writer         `json:"-"` // nil: kept for the Result
+	Stderr  io.Writer         `json:"-"`
+	Tty     *Size             `json:"-"` // not nil: the program gets a terminal of its own, of that size, and Stderr stays empty
+	// OutputDir is a directory of the host where the whole streams are kept too, up to OutputDirMax each; absolute.
+	OutputDir string `json:"-"`
+
+	files    []filePair // that the streams are written to besides
+	detached bool       // a monitor looks after it
 }
 
 // Running is an exec that has been started.
@@ -43,32 +47,56 @@ type Running struct {
 	process  *forkexec.Process
 	terminal *os.File // the outer end of its terminal, if it has one
 	started  time.Time
+	limits   effective
+	reported []spec.Limit
+	disk     *diskWatch
 	lookouts []lookout
+	detached bool
+	warnings []string // of its start
 	stdout   *keeper
 	stderr   *keeper
 	pumps    sync.WaitGroup
-	timer    *time.Timer
-	expired  atomic.Bool
 }
 
 // Start starts a program in the sandbox. The error is an *Error; a program that is not there, or cannot be executed,
 // has one of the Code constants.
 func (sb *Sandbox) Start(req Request) (*Running, error) {
+	if req.OutputDir != "" {
+		return sb.startKeeping(req)
+	}
+	return sb.begin(req)
+}
+
+func (sb *Sandbox) begin(req Request) (*Running, error) {
 	started := time.Now()
-	cmd, err := sb.command(req)
+	in, err := sb.inside()
 	if err != nil {
 		return nil, err
 	}
-	r := &Running{sb: sb, started: started}
-	if r.Name, err = sb.nextExec(); err != nil {
+	defer unix.Close(in.root)
+	cmd, err := sb.command(req, in)
+	if err != nil {
 		return nil, err
 	}
-	if r.lookouts, err = lookOut(sb.state.Launch.Watch); err != nil {
+	r := &Running{sb: sb, started: started, limits: sb.effective(req)}
+	r.reported = sb.reported(r.limits)
+	if r.limits.Disk > 0 {
+		r.disk = sb.watchDisk()
+		defer func() {
+			if r.process == nil {
+				r.disk.close()
+			}
+		}()
+	}
+	sb.limit(&cmd, r.limits, r.disk)
+	if r.lookouts, err = lookOut(sb.state.Launch.Watch, in); err != nil {
 		return nil, err
 	}
 	cmd.Mounts = append(cmd.Mounts, cover(r.lookouts)...)
-	keep := cmp.Or(sb.state.Launch.Output, DefaultOutput)
+	keep := cmp.Or(r.limits.Output, DefaultOutput)
 	r.stdout, r.stderr = newKeeper(keep), newKeeper(keep)
+	r.keepIn(req.files)
+	r.detached = req.detached
 	streams, err := r.connect(req, &cmd)
 	if err != nil {
 		return nil, err
@@ -79,13 +107,16 @@ func (sb *Sandbox) Start(req Request) (*Running, error) {
 		streams.closeOurs()
 		return nil, sb.explain(err, req)
 	}
-	r.watch(cmp.Or(req.Timeout, sb.state.Launch.Wall))
+	r.Name = r.process.Name
 	streams.flow(&r.pumps)
+	if err := r.noteStarted(req.Args[0]); err != nil {
+		r.warnings = append(r.warnings, unnoted(err))
+	}
 	return r, nil
 }
 
 // command decides the whole exec.
-func (sb *Sandbox) command(req Request) (forkexec.Command, error) {
+func (sb *Sandbox) command(req Request, in inside) (forkexec.Command, error) {
 	e := &sb.state.Launch
 	if len(req.Args) == 0 {
 		return forkexec.Command{}, fail(CodeNotFound, "", "there is no command")
@@ -101,11 +132,6 @@ func (sb *Sandbox) command(req Request) (forkexec.Command, error) {
 	if req.Tty != nil && variable(env, "TERM") == "" {
 		env = append(env, "TERM=xterm")
 	}
-	in, err := sb.inside()
-	if err != nil {
-		return forkexec.Command{}, err
-	}
-	defer unix.Close(in.root)
 	program, err := in.findProgram(req.Args[0], dir, variable(env, "PATH"))
 	if err != nil {
 		return forkexec.Command{}, err
@@ -131,12 +157,12 @@ func variable(env []string, name string) string {
 }
 
 // joined are the namespaces that the sandbox has of its own. One that it shares with the host cannot be entered, nor
-// needs to be.
+// needs to be; that of control groups each exec makes for itself.
 func joined(s *specs.Spec) int {
 	flags := map[specs.LinuxNamespaceType]int{
 		specs.MountNamespace: unix.CLONE_NEWNS, specs.PIDNamespace: unix.CLONE_NEWPID,
 		specs.NetworkNamespace: unix.CLONE_NEWNET, specs.IPCNamespace: unix.CLONE_NEWIPC,
-		specs.UTSNamespace: unix.CLONE_NEWUTS, specs.CgroupNamespace: unix.CLONE_NEWCGROUP,
+		specs.UTSNamespace: unix.CLONE_NEWUTS,
 	}
 	all := 0
 	for _, ns := range s.Linux.Namespaces {
@@ -203,28 +229,6 @@ func (sb *Sandbox) loadFilter() ([]unix.SockFilter, error) {
 	return nil, fail("sandbox_lost", "", "read the seccomp filter of sandbox %q: %w", sb.state.ID, err)
 }
 
-// nextExec numbers the execs of a sandbox, across the commands that start them.
-func (sb *Sandbox) nextExec() (string, error) {
-	f, err := sb.store.root.OpenFile(filepath.Join(sb.state.ID, "execs"), os.O_CREATE|os.O_RDWR, 0o600)
-	if err != nil {
-		return "", fail("state_unusable", "is the disk full?", "number exec: %w", err)
-	}
-	defer f.Close()
-	if err := flock(f, unix.LOCK_EX); err != nil {
-		return "", fmt.Errorf("number exec: %w", err)
-	}
-	var buf [8]byte
-	if _, err := f.ReadAt(buf[:], 0); err != nil && !errors.Is(err, io.EOF) {
-		return "", fmt.Errorf("number exec: %w", err)
-	}
-	n := binary.LittleEndian.Uint64(buf[:]) + 1
-	binary.LittleEndian.PutUint64(buf[:], n)
-	if _, err := f.WriteAt(buf[:], 0); err != nil {
-		return "", fail("state_unusable", "is the disk full?", "number exec: %w", err)
-	}
-	return fmt.Sprintf("e%06d", n), nil
-}
-
 // explain tells whose fault a failed start was.
 func (sb *Sandbox) explain(err error, req Request) error {
 	var step *forkexec.StepError
@@ -236,6 +240,9 @@ func (sb *Sandbox) explain(err error, req Request) error {
 		return fail("arguments_too_long", "pass them in a file", "%q: %w", req.Args[0], step.Err)
 	case step.Step == forkexec.StepExecve:
 		return fail(CodeNotExecutable, "", "%q: %w", req.Args[0], step.Err)
+	case step.Step == forkexec.StepUserns && errors.Is(step.Err, unix.EAGAIN):
+		return fail("limit_reached", "end other programs in the sandbox: sandboxrun ps "+sb.state.ID,
+			"start program in sandbox %q: its limit of processes is reached: %w", sb.state.ID, step.Err)
 	case step.Step == forkexec.StepDir:
 		return fail(CodeCwd, "it must be a directory that the policy shows", "working directory %s: %w", step.Detail, step.Err)
 	}
@@ -246,17 +253,6 @@ func (sb *Sandbox) explain(err error, req Request) error {
 		return d
 	}
 	return fail("sandbox_unavailable", "", "start program in sandbox %q: %w", sb.state.ID, err)
-}
-
-// watch ends the exec when its time is over.
-func (r *Running) watch(limit time.Duration) {
-	if limit <= 0 {
-		return
-	}
-	r.timer = time.AfterFunc(limit-time.Since(r.started), func() {
-		r.expired.Store(true)
-		_ = r.process.Kill()
-	})
 }
 
 // Signal passes a signal on. Those that a terminal sends go to the whole foreground, as they would from one.
@@ -270,10 +266,8 @@ func (r *Running) Signal(sig unix.Signal) error {
 // Wait waits until the program has ended, everything that it started is gone and its output is complete.
 func (r *Running) Wait() (*Result, error) {
 	st, err := r.process.Wait()
-	if r.timer != nil {
-		r.timer.Stop()
-	}
 	r.pumps.Wait()
+	r.warnings = append(r.warnings, r.closeFiles()...)
 	if r.terminal != nil {
 		r.terminal.Close()
 	}
@@ -281,8 +275,17 @@ func (r *Running) Wait() (*Result, error) {
 		return nil, err
 	}
 	res := &Result{Sandbox: r.sb.state.ID, Exec: r.Name, Usage: Usage{WallMS: ms(time.Since(r.started))}}
-	res.judge(st, r.expired.Load())
+	res.Limits = r.reported
+	full := false
+	if r.disk != nil {
+		_, full, _ = r.disk.check(time.Now(), st.Wrote)
+		r.disk.close()
+	}
+	res.judge(st, r.limits.Limits, full)
 	res.keep(r.stdout, r.stderr)
-	res.Warnings = moveAppeared(r.lookouts, r.sb.state.ID+"-"+r.Name)
+	res.Warnings = append(r.warnings, moveAppeared(r.lookouts, r.sb.state.ID+"-"+r.Name)...)
+	if err := r.noteEnded(res); err != nil && !slices.Contains(res.Warnings, unnoted(err)) {
+		res.Warnings = append(res.Warnings, unnoted(err))
+	}
 	return res, nil
 }

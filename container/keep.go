@@ -18,7 +18,8 @@ type keeper struct {
 	tail  []byte // a ring once it is full
 	next  int    // where the ring goes on
 	total int64
-	away  bool // the stream goes to somebody else: it is only counted here
+	away  bool          // the stream goes to somebody else: it is only counted here
+	files []*streamFile // that it is written to besides
 }
 
 func newKeeper(limit int64) *keeper { return &keeper{limit: int(limit)} }

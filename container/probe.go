@@ -6,16 +6,19 @@ import (
 	"os"
 	"os/user"
 	"runtime"
+	"slices"
 	"strconv"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/sandboxrun/sandboxrun/forkexec"
 	"github.com/sandboxrun/sandboxrun/rootfs"
 	"github.com/sandboxrun/sandboxrun/spec"
 )
 
-// Probe finds out what Resolve needs to know of the machine and the caller.
-func Probe() (*spec.Host, error) {
+// Probe finds out what Resolve needs to know of the machine and the caller. What only limits need is looked for where a
+// policy has such.
+func Probe(l spec.Limits) (*spec.Host, error) {
 	tree, err := rootfs.HostTree()
 	if err != nil {
 		return nil, err
@@ -34,7 +37,26 @@ func Probe() (*spec.Host, error) {
 		h.Resolv = string(data)
 	}
 	h.ProcFiles = procFiles(h.Root)
-	return h, nil
+	return h, probeLimits(h, l)
+}
+
+func probeLimits(h *spec.Host, l spec.Limits) error {
+	var cpus unix.CPUSet
+	var files unix.Rlimit
+	if err := unix.SchedGetaffinity(0, &cpus); err != nil {
+		return fmt.Errorf("read own processors: %w", err)
+	}
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &files); err != nil {
+		return fmt.Errorf("read limit of open files: %w", err)
+	}
+	h.CPUs, h.Nofile = cpus.Count(), files.Max
+	if l.Memory > 0 || l.Pids > 0 || l.CPUs > 0 {
+		h.Cgroups = probeCgroups()
+	}
+	if l.Pids > 0 && !slices.Contains(h.Cgroups.Controllers, "pids") {
+		h.Nproc = forkexec.ProbeNproc()
+	}
+	return nil
 }
 
 // procFiles are the files of /proc that have to be hidden or made read-only. What only root can read needs no hiding from

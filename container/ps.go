@@ -17,30 +17,46 @@ type Proc struct {
 	PPID    int    `json:"ppid"`   // on the host
 	State   string `json:"state"`  // a letter, as in ps
 	Command string `json:"command"`
+	Exec    string `json:"exec,omitempty"` // known of detached execs
+
+	namespace uint64
 }
 
 // Processes lists what runs in the sandbox, less our own process 1 and reapers.
 func (sb *Sandbox) Processes() ([]Proc, error) {
+	var list []Proc
+	names := sb.store.runningDetached(sb.state.ID)
+	err := sb.eachProcess(func(pid int, exec uint64) {
+		if p, ok := describe(pid); ok && p.Inside > 1 {
+			p.Exec, p.namespace = names[exec], exec
+			list = append(list, p)
+		}
+	})
+	return list, err
+}
+
+// eachProcess calls for each process of the sandbox's execs, reapers included, with the number of its PID namespace:
+// each exec has one.
+func (sb *Sandbox) eachProcess(call func(pid int, exec uint64)) error {
 	ours, err := nsID(fmt.Sprintf("/proc/%d/ns/pid", sb.state.PID))
 	if err != nil {
-		return nil, fail("sandbox_lost", lostHint(sb.state), "sandbox %q has ended", sb.state.ID)
+		return fail("sandbox_lost", lostHint(sb.state), "sandbox %q has ended", sb.state.ID)
 	}
 	entries, err := os.ReadDir("/proc")
 	if err != nil {
-		return nil, fmt.Errorf("list processes: %w", err)
+		return fmt.Errorf("list processes: %w", err)
 	}
 	within := map[uint64]bool{}
-	var list []Proc
 	for _, e := range entries {
 		pid, err := strconv.Atoi(e.Name())
 		if err != nil || !inNamespace(pid, ours, within) {
 			continue
 		}
-		if p, ok := describe(pid); ok && p.Inside > 1 {
-			list = append(list, p)
+		if id, err := nsID(fmt.Sprintf("/proc/%d/ns/pid", pid)); err == nil {
+			call(pid, id)
 		}
 	}
-	return list, nil
+	return nil
 }
 
 func nsID(path string) (uint64, error) {
@@ -89,27 +105,46 @@ func describe(pid int) (Proc, bool) {
 	if p.Command == "" {
 		p.Command = "[" + comm(pid) + "]"
 	}
+	p.Inside = insidePID(pid)
+	return p, p.Inside > 0
+}
+
+// insidePID is a process' number in its own PID namespace, or 0 if it has ended.
+func insidePID(pid int) int {
 	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {
-		return Proc{}, false
+		return 0
 	}
 	for line := range strings.Lines(string(data)) {
 		if rest, ok := strings.CutPrefix(line, "NSpid:"); ok {
 			numbers := strings.Fields(rest)
-			p.Inside, _ = strconv.Atoi(numbers[len(numbers)-1])
+			n, _ := strconv.Atoi(numbers[len(numbers)-1])
+			return n
 		}
 	}
-	return p, true
+	return 0
 }
 
 // Kill sends a signal to the program of every exec that runs in the sandbox, and says how many there were. Processes
 // that the programs have started end with them.
-func (sb *Sandbox) Kill(sig unix.Signal) (int, error) {
+func (sb *Sandbox) Kill(sig unix.Signal) (int, error) { return sb.kill(sig, "") }
+
+// KillExec does the same to one detached exec. One that has ended is no error.
+func (sb *Sandbox) KillExec(sig unix.Signal, exec string) (int, error) {
+	d, err := sb.store.Detached(sb.state.ID, exec)
+	if err != nil {
+		return 0, err
+	}
+	d.Close()
+	return sb.kill(sig, d.Name)
+}
+
+func (sb *Sandbox) kill(sig unix.Signal, exec string) (int, error) {
 	list, err := sb.Processes()
 	if err != nil {
 		return 0, err
 	}
-	list = slices.DeleteFunc(list, func(p Proc) bool { return p.Inside != 2 })
+	list = slices.DeleteFunc(list, func(p Proc) bool { return p.Inside != 2 || exec != "" && p.Exec != exec })
 	for _, p := range list {
 		if err := sb.signal(p, sig); err != nil {
 			return 0, err
@@ -118,15 +153,15 @@ func (sb *Sandbox) Kill(sig unix.Signal) (int, error) {
 	return len(list), nil
 }
 
-// signal makes sure that the pid is still that of a process in the sandbox.
+// signal makes sure that the pid is still that of a process of the exec.
 func (sb *Sandbox) signal(p Proc, sig unix.Signal) error {
 	fd, err := unix.PidfdOpen(p.PID, 0)
 	if err != nil {
 		return nil // it has ended
 	}
 	defer unix.Close(fd)
-	ours, err := nsID(fmt.Sprintf("/proc/%d/ns/pid", sb.state.PID))
-	if err != nil || !inNamespace(p.PID, ours, map[uint64]bool{}) {
+	now, err := nsID(fmt.Sprintf("/proc/%d/ns/pid", p.PID))
+	if err != nil || now != p.namespace {
 		return nil
 	}
 	if err := unix.PidfdSendSignal(fd, sig, nil, 0); err != nil && err != unix.ESRCH {

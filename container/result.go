@@ -8,18 +8,30 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/sandboxrun/sandboxrun/forkexec"
+	"github.com/sandboxrun/sandboxrun/spec"
 )
 
 // Outcomes of an exec, and what they are found to mean.
 const (
-	Exited      = "exited"
-	Signaled    = "signaled"
-	Timeout     = "timeout"
-	NotStarted  = "not_started"
-	SandboxLost = "sandbox_lost"
+	Exited         = "exited"
+	Signaled       = "signaled"
+	Timeout        = "timeout"
+	IdleTimeout    = "idle_timeout"
+	CPUExceeded    = "cpu_exceeded"
+	MemoryExceeded = "memory_exceeded"
+	PidsExceeded   = "pids_exceeded"
+	DiskExceeded   = "disk_exceeded"
+	FileExceeded   = "file_exceeded"
+	NotStarted     = "not_started"
+	SandboxLost    = "sandbox_lost"
 
 	FindingFailed      = "PROGRAM_FAILED"
 	FindingWall        = "WALL_CLOCK_EXCEEDED"
+	FindingCPU         = "CPU_TIME_EXCEEDED"
+	FindingMemory      = "MEMORY_EXCEEDED"
+	FindingPids        = "PIDS_EXCEEDED"
+	FindingDisk        = "DISK_EXCEEDED"
+	FindingFile        = "FILE_SIZE_EXCEEDED"
 	FindingUnavailable = "SANDBOX_UNAVAILABLE"
 )
 
@@ -32,6 +44,7 @@ type Result struct {
 	ExitCode int     `json:"exit_code"` // as a shell would say it: 128 + n for a signal
 	Signal   *string `json:"signal"`
 	TimedOut bool    `json:"timed_out"`
+	Killed   bool    `json:"-"` // a limit ended it, not the program itself
 
 	Stdout          string `json:"stdout"`
 	Stderr          string `json:"stderr"`
@@ -42,6 +55,7 @@ type Result struct {
 	Encoding        string `json:"encoding"` // of both: "utf-8", or "base64" if either is not UTF-8
 
 	Usage    Usage        `json:"usage"`
+	Limits   []spec.Limit `json:"limits,omitempty"`
 	Warnings []string     `json:"warnings,omitempty"`
 	Error    *ResultError `json:"error"`
 }
@@ -50,8 +64,9 @@ type Result struct {
 type Usage struct {
 	WallMS float64 `json:"wall_ms"`
 	CPUMS  float64 `json:"cpu_ms"` // of every process that was waited for
-	// MaxRSSBytes is the largest process' peak. It is never less than the launcher's own at the start of the exec:
-	// the kernel counts the memory that a process had before it executed something else.
+	// MaxRSSBytes is the peak of all processes together where memory is limited. Else it is the largest process' own,
+	// and never less than the launcher's at the start of the exec: the kernel counts the memory that a process had
+	// before it executed something else.
 	MaxRSSBytes  int64 `json:"max_rss_bytes"`
 	WrittenBytes int64 `json:"written_bytes"` // to block devices, as getrusage counts
 	Processes    int   `json:"processes"`     // processes and threads started
@@ -70,14 +85,93 @@ const (
 	exitSignal   = 128
 )
 
-// judge fills in how it ended.
-func (r *Result) judge(st forkexec.Status, timedOut bool) {
+// ending is what it means that we have ended an exec.
+type ending struct {
+	why              forkexec.Why
+	outcome, finding string
+	status           int
+}
+
+// endings are in the order in which they are looked for. What kills with a status of its own is a row of the table in
+// interface.md; the others leave the program's, which is that of a program that was killed.
+func endings() []ending {
+	const killed = exitSignal + int(unix.SIGKILL)
+	return []ending{
+		{forkexec.ByWall, Timeout, FindingWall, exitTimeout},
+		{forkexec.ByIdle, IdleTimeout, FindingWall, exitTimeout},
+		{forkexec.ByCPU, CPUExceeded, FindingCPU, exitSignal + int(unix.SIGXCPU)},
+		{forkexec.ByMemory, MemoryExceeded, FindingMemory, killed},
+		{forkexec.ByPids, PidsExceeded, FindingPids, killed},
+		{forkexec.ByCheck, DiskExceeded, FindingDisk, killed},
+	}
+}
+
+// judge fills in how it ended. full is whether its writable grants hold more than allowed.
+func (r *Result) judge(st forkexec.Status, l spec.Limits, full bool) {
 	r.Usage.CPUMS = ms(st.CPU)
 	r.Usage.MaxRSSBytes, r.Usage.WrittenBytes, r.Usage.Processes = st.MaxRSS, st.Written, st.Tasks
+	if st.MemoryPeak > 0 {
+		r.Usage.MaxRSSBytes = st.MemoryPeak
+	}
+	r.ended(st)
+	switch e := ended(st, l); {
+	case e != nil:
+		r.Outcome, r.ExitCode, r.TimedOut = e.outcome, e.status, e.status == exitTimeout
+		r.Killed, r.Signal, r.Error = true, nil, nil
+		r.find(e.finding)
+	case st.Lost:
+	case fileExceeded(st, l):
+		r.Outcome = FileExceeded
+		r.find(FindingFile)
+	case full:
+		r.Outcome = DiskExceeded
+		r.find(FindingDisk)
+	case st.OutOfPids, reached(st, l.Pids):
+		r.Outcome = PidsExceeded
+		r.find(FindingPids)
+	}
+}
+
+// reached says whether a program has met its limit of processes where nothing counts those that were refused: there were
+// so many when it ended, or at some time before it failed. One that has just enough and does well has not.
+func reached(st forkexec.Status, pids int64) bool {
+	if pids <= 1 || st.TasksPeak == 0 {
+		return false
+	}
+	failed := st.Wait.ExitStatus() != 0
+	return int64(st.Left)+1 >= pids || failed && int64(st.TasksPeak) >= pids
+}
+
+// ended says by which limit the exec was ended, if it was.
+func ended(st forkexec.Status, l spec.Limits) *ending {
+	why := st.Why
+	killed := st.Lost || st.Wait.Signal() == unix.SIGKILL // else it ended by itself just before
+	if !killed {
+		why = forkexec.ByItself
+	}
 	switch {
-	case timedOut && (st.Lost || st.Wait.Signal() == unix.SIGKILL): // else it ended just before
-		r.Outcome, r.TimedOut, r.ExitCode = Timeout, true, exitTimeout
-		r.find(FindingWall)
+	case st.OutOfMemory:
+		why = forkexec.ByMemory
+	case !st.Lost && st.Wait.Signal() == unix.SIGXCPU && l.CPU > 0 && st.CPU >= l.CPU:
+		why = forkexec.ByCPU // the kernel was quicker
+	}
+	for _, e := range endings() {
+		if e.why == why {
+			return &e
+		}
+	}
+	return nil
+}
+
+// fileExceeded says whether the program wanted a file to be larger than allowed, and ended by it: itself, or a command of
+// the shell that it is, which shells tell by 128 + n.
+func fileExceeded(st forkexec.Status, l spec.Limits) bool {
+	return l.File > 0 && (st.Wait.Signal() == unix.SIGXFSZ || st.Wait.ExitStatus() == exitSignal+int(unix.SIGXFSZ))
+}
+
+// ended fills in how the program ended by itself.
+func (r *Result) ended(st forkexec.Status) {
+	switch {
 	case st.Lost:
 		r.Outcome, r.ExitCode = SandboxLost, exitLauncher
 		r.find(FindingUnavailable)

@@ -25,14 +25,14 @@ type State struct {
 	PID       int       `json:"pid"`        // process 1, in the PID namespace of the creator
 	StartTime uint64    `json:"start_time"` // of process 1, in clock ticks since boot: tells it from a later process with its pid
 	Created   time.Time `json:"created"`
-	Owner     *Owner    `json:"owner,omitempty"`   // nil: none
-	Cgroups   []string  `json:"cgroups,omitempty"` // directories that were made
+	Owner     *Owner    `json:"owner,omitempty"` // nil: none
 
 	// Of the Plan only what later commands need is kept: an exec reads all of this before it can start.
 	Name     string          `json:"name,omitempty"`
 	Policy   string          `json:"policy"`
 	Digest   string          `json:"policy_digest"`
 	Network  string          `json:"network"`
+	Limits   []spec.Limit    `json:"limits,omitempty"`
 	Weaker   []spec.Weakness `json:"weaker,omitempty"`
 	Warnings []string        `json:"warnings,omitempty"`
 	Launch   Launch          `json:"launch"`
@@ -44,6 +44,8 @@ type Launch struct {
 	Namespaces int              `json:"namespaces"` // unix.CLONE_NEW* of what is joined
 	Mounts     []forkexec.Mount `json:"mounts"`     // that each exec makes for itself
 	Watch      []Watch          `json:"watch,omitempty"`
+	Held       Held             `json:"held,omitzero"`
+	Nproc      bool             `json:"nproc,omitempty"` // see spec.Host
 }
 
 func newState(id string, plan *spec.Plan, owner *Owner) *State {
@@ -51,7 +53,9 @@ func newState(id string, plan *spec.Plan, owner *Owner) *State {
 		Version: stateVersion, ID: id, Created: time.Now().UTC(), Owner: owner,
 		Name: plan.Name, Policy: plan.PolicyFile, Digest: plan.PolicyDigest, Network: plan.Network,
 		Weaker: plan.Weaker, Warnings: plan.Warnings,
-		Launch: Launch{plan.Exec, joined(plan.Spec), execMounts(plan), watch(plan.View)},
+		Launch: Launch{
+			Exec: plan.Exec, Namespaces: joined(plan.Spec), Mounts: execMounts(plan), Nproc: plan.Nproc,
+		},
 	}
 }
 
@@ -100,6 +104,7 @@ func (s *Store) load(id string) (*State, error) {
 type Sandbox struct {
 	store *Store
 	state *State
+	dir   *os.File // the sandbox's directory
 	init  *os.File // pidfd of process 1
 	proc  *os.File // /proc/PID of process 1; stays this process' even when its pid is given away
 	child bool     // process 1 is our child, and ours to reap
@@ -117,8 +122,13 @@ func (s *Store) Open(id string) (*Sandbox, error) {
 	if err != nil {
 		return nil, err
 	}
-	sb := &Sandbox{store: s, state: st}
+	dir, err := s.root.Open(id)
+	if err != nil {
+		return nil, s.noState(id)
+	}
+	sb := &Sandbox{store: s, state: st, dir: dir}
 	if !s.alive(id) || sb.attach() != nil {
+		dir.Close()
 		return nil, fail("sandbox_lost", lostHint(st), "sandbox %q has ended", id)
 	}
 	return sb, nil
@@ -168,7 +178,7 @@ func (sb *Sandbox) State() *State { return sb.state }
 
 // Close releases the handle. The sandbox lives on.
 func (sb *Sandbox) Close() {
-	for _, f := range []*os.File{sb.init, sb.proc} {
+	for _, f := range []*os.File{sb.dir, sb.init, sb.proc} {
 		if f != nil {
 			f.Close()
 		}
@@ -184,6 +194,8 @@ type Info struct {
 	Name    string    `json:"name,omitempty"`
 	Policy  string    `json:"policy,omitempty"`
 	Owner   *Owner    `json:"owner,omitempty"`
+	// Detached is how many detached execs run.
+	Detached int `json:"detached,omitempty"`
 }
 
 // Statuses of a sandbox.
@@ -228,6 +240,7 @@ func (s *Store) info(id string) Info {
 	}
 	if err == nil {
 		info.PID, info.Created, info.Name, info.Policy, info.Owner = st.PID, st.Created, st.Name, st.Policy, st.Owner
+		info.Detached = s.countDetached(id)
 	}
 	return info
 }
@@ -241,9 +254,11 @@ type Description struct {
 	Bundle      string            `json:"bundle"`
 	Created     time.Time         `json:"created,omitzero"`
 	Owner       *Owner            `json:"owner,omitempty"`
+	Detached    int               `json:"detached,omitempty"` // execs that run
 	Policy      string            `json:"policy,omitempty"`
 	Digest      string            `json:"policy_digest,omitempty"`
 	Network     string            `json:"network,omitempty"`
+	Limits      []spec.Limit      `json:"limits,omitempty"`
 	Weaker      []spec.Weakness   `json:"weaker,omitempty"`
 	Warnings    []string          `json:"warnings,omitempty"`
 	Annotations map[string]string `json:"annotations,omitempty"`
@@ -258,12 +273,13 @@ func (s *Store) Describe(id string) (*Description, error) {
 	d := &Description{
 		Version: specs.Version, ID: id, Status: info.Status, PID: info.PID, Bundle: filepath.Join(s.path, id),
 		Created: info.Created, Owner: info.Owner, Policy: info.Policy,
+		Detached: info.Detached,
 	}
 	if d.Status == StatusStopped {
 		d.PID = 0
 	}
 	if st, err := s.load(id); err == nil {
-		d.Digest, d.Network, d.Weaker, d.Warnings = st.Digest, st.Network, st.Weaker, st.Warnings
+		d.Digest, d.Network, d.Limits, d.Weaker, d.Warnings = st.Digest, st.Network, st.Limits, st.Weaker, st.Warnings
 	}
 	return d, nil
 }

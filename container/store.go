@@ -220,8 +220,17 @@ func (s *Store) Sweep() ([]string, error) {
 
 // remove deletes a sandbox's directory and cgroups. Its processes are gone.
 func (s *Store) remove(id string) error {
-	removeCgroups(s, id)
-	if err := s.root.RemoveAll(id); err != nil {
+	if err := s.removeGroups(id); err != nil {
+		return err
+	}
+	err := s.root.RemoveAll(id)
+	for range 100 {
+		if !errors.Is(err, unix.ENOTEMPTY) {
+			break
+		}
+		err = s.root.RemoveAll(id) // a launcher whose exec has just begun or ended made a last file
+	}
+	if err != nil {
 		return fail("state_unusable", "", "remove sandbox %q: %w", id, err)
 	}
 	return nil

@@ -135,11 +135,30 @@ func (s *streams) input(from io.Reader, uid, gid int) (*os.File, error) {
 
 // output is where a stream goes: to a writer, or it is kept.
 func (r *Running) output(to io.Writer, kept *keeper) io.Writer {
-	if to == nil {
-		return kept
+	if to != nil {
+		kept.away = true
+		to = &counter{to, kept}
+	} else {
+		to = kept
 	}
-	kept.away = true
-	return &counter{to, kept}
+	if len(kept.files) > 0 {
+		to = &copier{to, kept.files}
+	}
+	if r.limits.Idle > 0 {
+		return &heard{to, r}
+	}
+	return to
+}
+
+// heard tells the exec's supervision that the program has written something.
+type heard struct {
+	to io.Writer
+	r  *Running
+}
+
+func (h *heard) Write(p []byte) (int, error) {
+	h.r.process.Output()
+	return h.to.Write(p)
 }
 
 // counter passes a stream on and counts it.

@@ -19,25 +19,53 @@ import (
 // ended, never deleted.
 type Watch struct {
 	rootfs.Denied
-	Dev uint64 `json:"dev,omitempty"` // of what was masked when the sandbox was made; 0: nothing was there
+	// Of the mask that the sandbox has there; 0: nothing was there to be masked. The number of what is masked would not
+	// do: a file that is made where another was removed often gets the number of that.
+	Dev uint64 `json:"dev,omitempty"`
 	Ino uint64 `json:"ino,omitempty"`
 }
 
-// watch remembers what the masks of a view hide.
-func watch(v *rootfs.View) []Watch {
-	var list []Watch
+// rememberMasks notes what a view hides, and by which masks.
+func (sb *Sandbox) rememberMasks(v *rootfs.View) error {
+	in, err := sb.inside()
+	if err != nil {
+		return err
+	}
+	defer unix.Close(in.root)
+	list := make([]Watch, 0, len(v.Masked)+len(v.Absent))
 	for _, d := range v.Masked {
 		w := Watch{Denied: d}
-		var st unix.Stat_t
-		if unix.Lstat(d.Host, &st) == nil {
-			w.Dev, w.Ino = st.Dev, st.Ino
+		if w.Dev, w.Ino, err = in.identify(d.Inside); err != nil {
+			return fail("sandbox_unavailable", "", "create sandbox: look for the mask of %q: %w", d.Host, err)
 		}
 		list = append(list, w)
 	}
 	for _, d := range v.Absent {
 		list = append(list, Watch{Denied: d})
 	}
-	return list
+	sb.state.Launch.Watch = list
+	return nil
+}
+
+// identify says which file is at a path inside.
+func (in inside) identify(path string) (dev, ino uint64, err error) {
+	f, err := in.open(path, unix.O_PATH|unix.O_NOFOLLOW)
+	if err != nil {
+		return 0, 0, err
+	}
+	defer f.Close()
+	var st unix.Stat_t
+	err = unix.Fstat(int(f.Fd()), &st)
+	return st.Dev, st.Ino, err
+}
+
+// masked says whether a path's mask is where it was put.
+func (in inside) masked(w Watch) bool {
+	if w.Ino == 0 {
+		return false
+	}
+	dev, ino, err := in.identify(w.Inside)
+	return err == nil && dev == w.Dev && ino == w.Ino
 }
 
 // lookout is what an exec finds at such a path when it starts.
@@ -48,7 +76,7 @@ type lookout struct {
 	dir   bool
 }
 
-func lookOut(list []Watch) ([]lookout, error) {
+func lookOut(list []Watch, in inside) ([]lookout, error) {
 	found := make([]lookout, 0, len(list))
 	for _, w := range list {
 		l := lookout{Watch: w}
@@ -59,7 +87,7 @@ func lookOut(list []Watch) ([]lookout, error) {
 			kind := st.Mode & unix.S_IFMT
 			l.dir = kind == unix.S_IFDIR
 			// A link shows nothing but where it leads; what is there is denied or granted under its own name.
-			l.bare = kind != unix.S_IFLNK && (st.Ino != w.Ino || st.Dev != w.Dev)
+			l.bare = kind != unix.S_IFLNK && !in.masked(w)
 		case unix.ENOENT, unix.ENOTDIR:
 		default:
 			return nil, fail("deny_unchecked", "the launcher must be able to see it", "look for denied path %q: %w", w.Host, err)

@@ -2,7 +2,7 @@
 // libcontainer brings, takes longer than the whole exec.
 //
 // Only the plain form is answered here, and only where the sandbox's launch file says all there is to know: no flag, no
-// time limit, no path to look out for. In every other case, and whenever anything at all is not as expected, this
+// limit that Go has to look after, no path to look out for. In every other case, and whenever anything at all is not as expected, this
 // returns before it has done anything, and Go does the same at leisure, with the error messages. Nothing here may decide
 // differently from container/exec.go; integration tests run both ways (SANDBOXRUN_PLAIN_EXEC=off turns this one off).
 #define _GNU_SOURCE
@@ -25,19 +25,13 @@
 #define CHUNK 4096 // a pipe that polls as writable takes so much without blocking
 #define GROUP (1u << 2) // PIDFD_SIGNAL_PROCESS_GROUP
 
-static int open_inside(int root, const char *name, uint64_t flags)
-{
-	struct { uint64_t flags, mode, resolve; } how = {flags | O_CLOEXEC, 0, 0x10 | 0x02}; // IN_ROOT, NO_MAGICLINKS
-	return (int)syscall(SYS_openat2, root, name, &how, sizeof how);
-}
-
 // loads_plainly says whether a program is an ELF file whose loader, if it has one, is named by an absolute path and is
 // there. Scripts and everything odd are left to Go.
 static int loads_plainly(int root, const char *name)
 {
 	static char head[4096];
 	char interp[256];
-	int fd = open_inside(root, name, O_RDONLY | O_NONBLOCK);
+	int fd = fx_open_inside(root, name, O_RDONLY | O_NONBLOCK);
 	ssize_t n = fd < 0 ? -1 : pread(fd, head, sizeof head, 0);
 	Elf64_Ehdr *e = (Elf64_Ehdr *)head;
 	int ok = n >= (ssize_t)sizeof *e && memcmp(head, ELFMAG "\2\1", 6) == 0 && e->e_phentsize == sizeof(Elf64_Phdr) &&
@@ -49,7 +43,7 @@ static int loads_plainly(int root, const char *name)
 		ok = p->p_filesz > 1 && p->p_filesz < sizeof interp &&
 		     pread(fd, interp, p->p_filesz, (off_t)p->p_offset) == (ssize_t)p->p_filesz && interp[0] == '/' &&
 		     interp[p->p_filesz - 1] == 0;
-		int loader = ok ? open_inside(root, interp, O_PATH) : -1;
+		int loader = ok ? fx_open_inside(root, interp, O_PATH) : -1;
 		ok = loader >= 0;
 		close(loader);
 	}
@@ -60,7 +54,7 @@ static int loads_plainly(int root, const char *name)
 static int executable(int root, const char *name)
 {
 	struct stat st;
-	int fd = open_inside(root, name, O_PATH);
+	int fd = fx_open_inside(root, name, O_PATH);
 	int ok = fd >= 0 && fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && (st.st_mode & 0111);
 	close(fd);
 	return ok;
@@ -88,12 +82,13 @@ struct relay { int from, to; size_t have, done; char data[CHUNK]; };
 
 // move passes on what there is. The end of the stream, and of whoever reads it, closes our end, so that the program
 // hears of it as it would without us.
-static void relay_move(struct relay *s, short in, short out)
+static void relay_move(struct relay *s, short in, short out, int64_t *output_us)
 {
 	if (s->have == s->done && in) {
 		ssize_t n = read(s->from, s->data, sizeof s->data);
 		s->have = n > 0 ? (size_t)n : 0;
 		s->done = 0;
+		*output_us = fx_now_us();
 		if (n == 0 || (n < 0 && errno != EINTR))
 			close(s->from), s->from = -1;
 	} else if (s->have > s->done && out) {
@@ -115,10 +110,22 @@ static void pass_signal(int sigfd, int program)
 		syscall(SYS_pidfd_send_signal, program, sig, NULL, 0);
 }
 
+// look_after ends the exec when it has exceeded a limit, and says when to look again.
+static int64_t look_after(struct fx_exec *x, int64_t output_us)
+{
+	struct fx_limits *l = x->limits;
+	int64_t again = fx_limits_check(l, output_us);
+	if (l->why != FX_BY_ITSELF) // the reaper ends all of them and still reports
+		syscall(SYS_pidfd_send_signal, x->reaper_pidfd, l->why == FX_STUCK ? SIGKILL : SIGTERM, NULL, 0);
+	return again;
+}
+
 // follow passes output and signals on until the program has ended and all of its output has come.
 static int follow(struct fx_exec *x, struct relay *streams, int status, int sigfd)
 {
 	struct fx_status st;
+	struct fx_limits *l = x->limits;
+	int64_t output_us = 0;
 	ssize_t got = -1;
 	while (got < 0 || streams[0].from >= 0 || streams[1].from >= 0) {
 		struct pollfd p[6] = {{got < 0 ? status : -1, POLLIN, 0}, {sigfd, POLLIN, 0}};
@@ -128,22 +135,26 @@ static int follow(struct fx_exec *x, struct relay *streams, int status, int sigf
 			p[2 + i] = (struct pollfd){idle ? s->from : -1, POLLIN, 0};
 			p[4 + i] = (struct pollfd){idle || s->from < 0 ? -1 : s->to, POLLOUT, 0};
 		}
-		if (poll(p, 6, -1) < 0 && errno != EINTR)
+		int64_t again = got < 0 ? look_after(x, output_us) : 0;
+		if (poll(p, 6, again > 0 ? (int)((again + 999) / 1000) : -1) < 0 && errno != EINTR)
 			break;
 		if (p[0].revents)
 			got = read(status, &st, sizeof st);
 		if (p[1].revents)
 			pass_signal(sigfd, x->program_pidfd);
 		for (int i = 0; i < 2; i++)
-			relay_move(&streams[i], p[2 + i].revents, p[4 + i].revents);
+			relay_move(&streams[i], p[2 + i].revents, p[4 + i].revents, &output_us);
 	}
 	while (waitid(P_PIDFD, (id_t)x->reaper_pidfd, NULL, WEXITED | __WALL) < 0 && errno == EINTR)
 		;
-	if (got != sizeof st) {
-		dprintf(2, "sandboxrun: sandbox_lost: the sandbox ended under the program\n");
-		return 125;
-	}
-	return WIFSIGNALED(st.wait_status) ? 128 + WTERMSIG(st.wait_status) : WEXITSTATUS(st.wait_status);
+	double seconds = (double)(fx_now_us() - l->started_us) / 1e6;
+	fx_limits_close(l);
+	struct fx_verdict v;
+	fx_judge(x, got == sizeof st ? &st : NULL, seconds, &v);
+	fx_event_ended(l, got == sizeof st ? &st : NULL, &v, seconds);
+	if (v.message[0])
+		dprintf(2, "sandboxrun: %s: %s\n", v.outcome, v.message);
+	return v.status;
 }
 
 struct signal_state { sigset_t mask; struct sigaction pipe, child; };
@@ -186,13 +197,15 @@ static int stream(struct fx_exec *x, struct relay *s, int to)
 static void plain_exec(char **argv, char **env)
 {
 	static struct relay streams[2];
+	static struct fx_limits limits;
 	struct fx_exec x;
 	int root, status[2];
 	memset(&x, 0, sizeof x);
+	x.limits = &limits;
 	if (fx_read_launch(&x, argv[0], env, &root) < 0)
 		return;
 	argv += argv[1] && strcmp(argv[1], "--") == 0 ? 2 : 1;
-	if (!argv[0])
+	if (!argv[0] || !fx_events_plain(&limits, argv[0]))
 		return;
 	x.path = find_program(root, argv[0], fx_variable(x.envp, "PATH"));
 	close(root);
@@ -205,6 +218,8 @@ static void plain_exec(char **argv, char **env)
 		return;
 	x.status = status[1];
 	struct signal_state was;
+	if (fx_limits_open(&limits) < 0)
+		return;
 	int sigfd = catch_signals(&was);
 	fx_start(&x);
 	if (x.step != FX_OK) {
@@ -213,8 +228,11 @@ static void plain_exec(char **argv, char **env)
 			syscall(SYS_pidfd_send_signal, x.reaper_pidfd, SIGKILL, NULL, 0);
 			waitid(P_PIDFD, (id_t)x.reaper_pidfd, NULL, WEXITED | __WALL);
 		}
+		fx_limits_close(&limits);
 		return; // Go tries again, and says what is wrong
 	}
+	fx_limits_started(&limits);
+	fx_event_started(&limits, argv[0]);
 	close(status[1]);
 	close(x.stdio[1]);
 	close(x.stdio[2]);

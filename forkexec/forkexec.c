@@ -110,6 +110,34 @@ static void reset_signals(void)
 	syscall(SYS_rt_sigprocmask, SIG_SETMASK, &none, NULL, 8);
 }
 
+// set_rlimit gives the program a limit, or the one that is there already where that is lower and not ours to raise, and
+// reads it back: a limit that does not hold must not be reported as if it did.
+static int set_rlimit(const struct fx_rlimit *want)
+{
+	struct rlimit is, l = {want->cur, want->max};
+	if (syscall(SYS_prlimit64, 0, want->resource, NULL, &is) < 0)
+		return -1;
+	if (l.rlim_max > is.rlim_max)
+		l.rlim_max = is.rlim_max;
+	if (l.rlim_cur > l.rlim_max)
+		l.rlim_cur = l.rlim_max;
+	if (syscall(SYS_prlimit64, 0, want->resource, &l, NULL) < 0 ||
+	    syscall(SYS_prlimit64, 0, want->resource, NULL, &is) < 0)
+		return -1;
+	errno = EIO;
+	return is.rlim_cur == l.rlim_cur && is.rlim_max == l.rlim_max ? 0 : -1;
+}
+
+static int set_affinity(const unsigned long *cpus)
+{
+	unsigned long is[FX_CPUS / (8 * sizeof(long))];
+	memset(is, 0, sizeof is);
+	if (syscall(SYS_sched_setaffinity, 0, sizeof is, cpus) < 0 || syscall(SYS_sched_getaffinity, 0, sizeof is, is) < 0)
+		return -1;
+	errno = EIO;
+	return memcmp(is, cpus, sizeof is) == 0 ? 0 : -1;
+}
+
 static int program(void *arg)
 {
 	struct fx_exec *x = arg;
@@ -122,10 +150,10 @@ static int program(void *arg)
 	if (x->ctty)
 		TRY(FX_TTY, 0, ioctl(0, TIOCSCTTY, 0));
 	TRY(FX_RLIMIT, x->n_rlimits, syscall(SYS_prlimit64, 0, RLIMIT_NOFILE, &caller_nofile, NULL));
-	for (size_t i = 0; i < x->n_rlimits; i++) {
-		struct rlimit l = {x->rlimits[i].cur, x->rlimits[i].max};
-		TRY(FX_RLIMIT, i, syscall(SYS_prlimit64, 0, x->rlimits[i].resource, &l, NULL));
-	}
+	for (size_t i = 0; i < x->n_rlimits; i++)
+		TRY(FX_RLIMIT, i, set_rlimit(&x->rlimits[i]));
+	if (x->cpus)
+		TRY(FX_AFFINITY, 0, set_affinity(x->cpus));
 	umask(x->umask);
 	TRY(FX_PRIVILEGE, 0, drop_privileges());
 	TRY(FX_DIR, 0, chdir(x->dir)); // after the capabilities: the program's own rights decide
@@ -157,6 +185,16 @@ static int become_reaper(struct fx_exec *x)
 	return fail(x, FX_REAPER, 0);
 }
 
+// limit_processes makes our limit of processes what the program's user namespace is allowed as a whole, whatever its
+// processes set for themselves (Linux 5.14): clone takes it over into the namespace that it makes.
+static int limit_processes(const struct fx_limits *l)
+{
+	if (!l || !l->nproc)
+		return 0;
+	struct fx_rlimit all = {RLIMIT_NPROC, l->nproc, l->nproc};
+	return set_rlimit(&all);
+}
+
 static int clone_pidfd(int (*fn)(void *), struct fx_exec *x, int n, int flags, volatile int *pidfd)
 {
 	// CLONE_PIDFD puts the descriptor where the third argument after fn's says, before the child runs.
@@ -172,9 +210,80 @@ static void leave_keyring(void)
 		syscall(SYS_keyctl, KEYCTL_SETPERM, ring, KEYRING_PERMISSIONS);
 }
 
+// enter_groups puts this process, and so all that comes of it, into the exec's control groups of version 1. To move a
+// thread by its tasks file costs microseconds, a process by the other file milliseconds. What led here is not counted.
+static int enter_groups(const struct fx_limits *l)
+{
+	for (size_t i = 0; l && i < l->n_cgroups; i++)
+		if (!l->cgroups[i].unified && write(l->cgroups[i].fd, "0", 1) != 1)
+			return -1;
+	return 0;
+}
+
+static int unified_group(const struct fx_limits *l)
+{
+	return l && l->n_cgroups > 0 && l->cgroups[0].unified ? l->cgroups[0].fd : -1;
+}
+
+struct clone_args_ {
+	uint64_t flags, pidfd, child_tid, parent_tid, exit_signal, stack, stack_size, tls, set_tid, set_tid_size, cgroup;
+};
+#define CLONE_INTO_CGROUP_ 0x200000000ull
+
+// clone_into is clone_pidfd with a child that is born in a control group of version 2. To move a process there would take
+// milliseconds. libc has no clone3 that runs a function.
+static long clone_into(int group, int (*fn)(void *), struct fx_exec *x, int n, int flags, volatile int *pidfd)
+{
+	struct clone_args_ args;
+	memset(&args, 0, sizeof args);
+	// With CLONE_PARENT the child's signal is its parent's own.
+	args.flags = CLONE_VM | CLONE_VFORK | CLONE_PIDFD | CLONE_INTO_CGROUP_ | (unsigned)flags;
+	args.pidfd = (uint64_t)(uintptr_t)pidfd;
+	args.stack = (uint64_t)(uintptr_t)stack(x, n - 1);
+	args.stack_size = FX_STACK;
+	args.cgroup = (uint64_t)group;
+	long ret;
+#if defined(__x86_64__)
+	register long r12 __asm__("r12") = (long)x, r13 __asm__("r13") = (long)fn;
+	__asm__ volatile("syscall\n\t"
+			 "test %%rax, %%rax\n\t"
+			 "jnz 1f\n\t"
+			 "xor %%ebp, %%ebp\n\t"
+			 "mov %%r12, %%rdi\n\t"
+			 "call *%%r13\n\t"
+			 "mov %%eax, %%edi\n\t"
+			 "mov %[exit], %%eax\n\t"
+			 "syscall\n"
+			 "1:"
+			 : "=a"(ret)
+			 : "a"(SYS_clone3), "D"(&args), "S"(sizeof args), "r"(r12), "r"(r13), [exit] "i"(SYS_exit)
+			 : "rcx", "r11", "memory");
+#elif defined(__aarch64__)
+	register long x8 __asm__("x8") = SYS_clone3, x0 __asm__("x0") = (long)&args, x1 __asm__("x1") = sizeof args;
+	register long x19 __asm__("x19") = (long)x, x20 __asm__("x20") = (long)fn;
+	__asm__ volatile("svc 0\n\t"
+			 "cbnz x0, 1f\n\t"
+			 "mov x29, #0\n\t"
+			 "mov x0, x19\n\t"
+			 "blr x20\n\t"
+			 "mov x8, %[exit]\n\t"
+			 "svc 0\n"
+			 "1:"
+			 : "+r"(x0)
+			 : "r"(x8), "r"(x1), "r"(x19), "r"(x20), [exit] "i"(SYS_exit)
+			 : "memory", "x30", "cc");
+	ret = x0;
+#endif
+	if (ret >= 0)
+		return ret;
+	errno = (int)-ret;
+	return -1;
+}
+
 static int init(void *arg)
 {
 	struct fx_exec *x = arg;
+	TRY(FX_CGROUP, 0, enter_groups(x->limits));
 	leave_keyring();
 	for (size_t i = 0; i < x->n_mounts; i++) {
 		const struct fx_mount *m = &x->mounts[i];
@@ -184,6 +293,10 @@ static int init(void *arg)
 		TRY(FX_IDS, 0, become(x->uid, x->gid)); // which takes every capability with it
 		TRY(FX_IDS, 0, prctl(PR_SET_DUMPABLE, 1, 0, 0, 0)); // as in join
 	}
+	const struct fx_limits *l = x->limits;
+	if (l && fx_limits_look(l)) // opened here, it is the launcher's too
+		TRY(FX_MOUNT, 0, x->limits->proc = open("/proc", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+	TRY(FX_RLIMIT, x->n_rlimits, limit_processes(l));
 	TRY(FX_USERNS, 0, clone_pidfd(program, x, 3, CLONE_NEWUSER, &x->program_pidfd));
 	if (x->step != FX_OK)
 		return 125;
@@ -197,8 +310,13 @@ static int init(void *arg)
 static int member(void *arg)
 {
 	struct fx_exec *x = arg;
-	int flags = CLONE_PARENT | CLONE_FILES | CLONE_NEWPID | CLONE_NEWNS | CLONE_NEWIPC;
-	TRY(FX_NAMESPACES, 0, clone_pidfd(init, x, 2, flags, &x->reaper_pidfd));
+	// In a control group namespace of its own the program does not see what its group is called.
+	int flags = CLONE_PARENT | CLONE_FILES | CLONE_NEWPID | CLONE_NEWNS | CLONE_NEWIPC | CLONE_NEWCGROUP;
+	int group = unified_group(x->limits);
+	if (group < 0)
+		TRY(FX_NAMESPACES, 0, clone_pidfd(init, x, 2, flags, &x->reaper_pidfd));
+	else
+		TRY(FX_NAMESPACES, 0, clone_into(group, init, x, 2, flags, &x->reaper_pidfd));
 	return 0;
 }
 
@@ -235,4 +353,8 @@ void fx_start(struct fx_exec *x)
 	unblock_signals(&before);
 	reap(x->helpers[0]);
 	reap(x->helpers[1]);
+	if (x->reaper_pidfd < 0 || x->program_pidfd < 0) { // a child was killed with its sandbox, before it could say anything
+		errno = ESRCH;
+		fail(x, FX_SPAWN, 0);
+	}
 }

@@ -9,6 +9,7 @@ package forkexec
 import "C"
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -47,6 +48,8 @@ type Command struct {
 	Tty        bool // Stdio[0] becomes the controlling terminal
 	Umask      int
 	Rlimits    []Rlimit
+	CPUs       *unix.CPUSet // the only processors that it may use; nil: the caller's
+	Limits     Limits
 	Filter     []unix.SockFilter
 	// Detach keeps the exec running when the calling process ends.
 	Detach bool
@@ -76,6 +79,7 @@ func (e *StepError) Unwrap() error { return e.Err }
 const (
 	StepExecve = "execute the program"
 	StepDir    = "change to the working directory"
+	StepUserns = "make the program's user namespace"
 )
 
 func stepName(step C.int) string {
@@ -83,11 +87,12 @@ func stepName(step C.int) string {
 		C.FX_SPAWN: "start a helper process", C.FX_GROUPS: "drop supplementary groups",
 		C.FX_JOIN: "join the sandbox's namespaces", C.FX_BECOME: "become root in the sandbox's user namespace",
 		C.FX_NAMESPACES: "make the exec's own namespaces", C.FX_MOUNT: "mount", C.FX_IDS: "change to the program's user",
-		C.FX_USERNS: "make the program's user namespace", C.FX_MAP: "map the program's user",
+		C.FX_USERNS: StepUserns, C.FX_MAP: "map the program's user",
 		C.FX_SESSION: "start a session", C.FX_TTY: "take the terminal", C.FX_STDIO: "set up the standard streams",
 		C.FX_RLIMIT: "set resource limit", C.FX_PRIVILEGE: "drop all privileges",
 		C.FX_DIR: StepDir, C.FX_SECCOMP: "load the seccomp filter",
 		C.FX_EXECVE: StepExecve, C.FX_REAPER: "start the reaper",
+		C.FX_CGROUP: "enter the exec's control group", C.FX_AFFINITY: "restrict the program to its processors",
 	}
 	return names[step]
 }
@@ -184,13 +189,21 @@ func Start(c *Command) (*Process, error) {
 		defer unix.Close(self)
 		x.waiter = C.int(self)
 	}
+	lim, err := openLimits(&c.Limits)
+	if err != nil {
+		statusR.Close()
+		return nil, fmt.Errorf("%w: %w", ErrNotStarted, err)
+	}
+	x.limits = lim.c
 	C.fx_start(x)
 	runtime.KeepAlive(c)
-	p := &Process{status: statusR, reaper: pidfdFile(x.reaper_pidfd), program: pidfdFile(x.program_pidfd)}
+	p := &Process{Name: lim.name(), status: statusR, reaper: pidfdFile(x.reaper_pidfd), program: pidfdFile(x.program_pidfd), limits: lim}
 	if x.step != C.FX_OK {
 		p.abandon()
 		return nil, fmt.Errorf("%w: %w", ErrNotStarted, c.stepError(x))
 	}
+	C.fx_limits_started(lim.c)
+	lim.ended.Go(p.supervise)
 	return p, nil
 }
 
@@ -215,6 +228,10 @@ func (c *Command) layout(m *cmem) (*C.struct_fx_exec, func()) {
 	if c.Tty {
 		x.ctty = 1
 	}
+	if c.CPUs != nil {
+		m.pin.Pin(c.CPUs)
+		x.cpus = (*C.ulong)(unsafe.Pointer(c.CPUs))
+	}
 	m.pin.Pin(x)
 	return x, func() { stacks.Put(stack) }
 }
@@ -226,13 +243,21 @@ func (c *Command) stepError(x *C.struct_fx_exec) *StepError {
 	case x.step == C.FX_MOUNT && i < len(c.Mounts):
 		e.Detail = fmt.Sprintf("%q on %q", c.Mounts[i].Source, c.Mounts[i].Target)
 	case x.step == C.FX_RLIMIT && i < len(c.Rlimits):
-		e.Detail = fmt.Sprint(c.Rlimits[i].Resource)
+		e.Detail = rlimitName(c.Rlimits[i].Resource)
 	case x.step == C.FX_EXECVE:
 		e.Detail = fmt.Sprintf("%q", c.Path)
 	case x.step == C.FX_DIR:
 		e.Detail = fmt.Sprintf("%q", c.Dir)
 	}
 	return e
+}
+
+func rlimitName(resource int) string {
+	names := map[int]string{
+		unix.RLIMIT_CPU: "RLIMIT_CPU", unix.RLIMIT_FSIZE: "RLIMIT_FSIZE", unix.RLIMIT_NOFILE: "RLIMIT_NOFILE",
+		unix.RLIMIT_NPROC: "RLIMIT_NPROC",
+	}
+	return cmp.Or(names[resource], fmt.Sprint(resource))
 }
 
 func pidfdFile(fd C.int) *os.File {

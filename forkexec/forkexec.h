@@ -19,8 +19,59 @@ struct fx_rlimit {
 // Which step failed, for the error message. forkexec.go has the names.
 enum fx_step {
 	FX_OK, FX_SPAWN, FX_GROUPS, FX_JOIN, FX_BECOME, FX_NAMESPACES, FX_MOUNT, FX_IDS, FX_USERNS, FX_MAP, FX_SESSION,
-	FX_TTY, FX_STDIO, FX_RLIMIT, FX_PRIVILEGE, FX_DIR, FX_SECCOMP, FX_EXECVE, FX_REAPER,
+	FX_TTY, FX_STDIO, FX_RLIMIT, FX_PRIVILEGE, FX_DIR, FX_SECCOMP, FX_EXECVE, FX_REAPER, FX_CGROUP, FX_AFFINITY,
 };
+
+#define FX_CPUS 1024 // as many as a cpu_set_t has
+
+enum fx_controller { FX_MEMORY = 1, FX_PIDS = 2, FX_CPU = 4, FX_CPUACCT = 8, FX_IO = 16 };
+
+// A control group in which the kernel limits or counts what an exec uses. limits.c makes one for each exec in the
+// sandbox's own, which limits all of them together.
+struct fx_cgroup {
+	const char *parent;     // the sandbox's own group
+	int unified;            // version 2, where one group has every controller
+	unsigned controllers;   // of enum fx_controller: what is limited or counted here
+	int fd;                 // version 1: where a process writes itself in; version 2: the group
+};
+
+#define FX_CGROUPS 4
+#define FX_GROUP_PATH 1024
+
+// Why an exec was ended.
+enum fx_why { FX_BY_ITSELF, FX_WALL, FX_IDLE, FX_CPU_TIME, FX_MEMORY_USED, FX_TASKS, FX_STUCK };
+
+// What an exec may use, and what it has used. The first part is decided beforehand; 0 is no limit.
+struct fx_limits {
+	int64_t wall_us, idle_us, cpu_us, memory, pids;
+	int64_t sandbox_pids;   // of all execs together
+	unsigned watched;       // of enum fx_controller: what no kernel limit stands behind, so that it is looked at
+	unsigned cpus;          // on which the program can run, for the rate at which processor time can be used
+	const char *const *tmpfs; // mount points of file systems in memory that count as memory where that is watched
+	size_t n_tmpfs;
+	struct fx_cgroup cgroups[FX_CGROUPS];
+	size_t n_cgroups;
+	int state;              // the sandbox's directory
+
+	uint64_t number;        // of this exec
+	uint64_t nproc;         // RLIMIT_NPROC of the sandbox's user namespace, 0 if that is not how processes are limited
+	const char *failed;     // which file or group could not be made or written
+	volatile int proc;      // the exec's own /proc, or -1
+	int why;
+	int64_t started_us, sample_us, ramp_us, ended_us;
+	int64_t cpu_used_us, cpu_last_us, cpu_gone_us;
+	int64_t written, written_last, written_gone;
+	int64_t memory_peak, tasks_peak, oom_kills, pids_events, pids_before;
+};
+
+int fx_limits_look(const struct fx_limits *l);
+int fx_limits_open(struct fx_limits *l);
+void fx_limits_started(struct fx_limits *l);
+int64_t fx_limits_check(struct fx_limits *l, int64_t output_us);
+int64_t fx_limits_written(struct fx_limits *l);
+void fx_limits_close(struct fx_limits *l);
+int64_t fx_now_us(void);
+int fx_exec_name(const struct fx_limits *l, char *buf, size_t size);
 
 struct fx_exec {
 	int target;             // pidfd of the sandbox's process 1
@@ -39,6 +90,8 @@ struct fx_exec {
 	unsigned umask;
 	const struct fx_rlimit *rlimits;
 	size_t n_rlimits;
+	const unsigned long *cpus; // the only processors that it may use, FX_CPUS bits, or NULL
+	struct fx_limits *limits;
 	struct sock_fprog filter;
 	int stub;               // the stub's memfd
 	int waiter;             // a pidfd whose end ends the exec, or -1
@@ -59,11 +112,12 @@ struct fx_status { // what the reaper reports, in host byte order
 	int32_t wait_status;
 	uint32_t tasks;
 	int64_t utime_us, stime_us, maxrss_kib, written_blocks;
+	int64_t left; // processes that were still there when the program ended
 };
 
 void fx_start(struct fx_exec *x);
 
-#define FX_LAUNCH_MAGIC 0x31786273u // "sbx1": the form of the launch file; see launch.go and client.c
+#define FX_LAUNCH_MAGIC 0x32786273u // "sbx2": the form of the launch file; see launch.go and client.c
 
 // One step of building a sandbox's view.
 enum fx_op_kind { FX_OP_MKDIR, FX_OP_SYMLINK, FX_OP_FILE, FX_OP_MOUNT, FX_OP_BIND, FX_OP_ATTR, FX_OP_MOVE, FX_OP_ROOT };
@@ -95,6 +149,7 @@ enum fx_probe_step {
 	FX_PROBE_OK, FX_PROBE_USERNS, FX_PROBE_MAP, FX_PROBE_NAMESPACES, FX_PROBE_MOUNT, FX_PROBE_NETWORK, FX_PROBE_PROC,
 };
 
+int fx_probe_nproc(int uid, int gid, char *stacks);
 int fx_probe(int uid, int gid, char *stacks, int *err);
 
 const void *fx_stub_code(void);

@@ -116,13 +116,13 @@ static int open_private(int dir, const char *name, int flags)
 	return fd;
 }
 
-static const char *read_launch(const char *id, char *const *env, size_t *size)
+static const char *read_launch(const char *id, char *const *env, size_t *size, int *dir)
 {
 	static char path[4096];
 	struct stat st;
-	int store, dir, fd;
+	int store, fd;
 	if (store_path(path, sizeof path, env) < 0 || (store = open_private(AT_FDCWD, path, O_PATH | O_DIRECTORY)) < 0 ||
-	    (dir = open_private(store, id, O_PATH | O_DIRECTORY)) < 0 || (fd = open_private(dir, "launch", O_RDONLY)) < 0)
+	    (*dir = open_private(store, id, O_PATH | O_DIRECTORY)) < 0 || (fd = open_private(*dir, "launch", O_RDONLY)) < 0)
 		return NULL;
 	if (fstat(fd, &st) < 0 || st.st_size <= 0 || st.st_size > MAX_LAUNCH)
 		return NULL;
@@ -130,7 +130,6 @@ static const char *read_launch(const char *id, char *const *env, size_t *size)
 	if (!data || read(fd, data, (size_t)st.st_size) != st.st_size)
 		return NULL;
 	close(fd);
-	close(dir);
 	close(store);
 	*size = (size_t)st.st_size;
 	return data;
@@ -221,18 +220,63 @@ static int make_stub(const char *elf, size_t n)
 	return fd;
 }
 
-// unchanged says whether all that masks hide is what it was: the kernel drops a mask when somebody outside replaces
-// what is under it.
-static int unchanged(struct reader *r)
+int fx_open_inside(int root, const char *name, uint64_t flags)
+{
+	struct { uint64_t flags, mode, resolve; } how = {flags | O_CLOEXEC, 0, 0x10 | 0x02}; // IN_ROOT, NO_MAGICLINKS
+	return (int)syscall(SYS_openat2, root, name, &how, sizeof how);
+}
+
+// masked says whether all masks are where they were put: the kernel drops one when somebody outside replaces what is
+// under it.
+static int masked(struct reader *r, int root)
 {
 	for (uint64_t n = number(r); n > 0 && !r->bad; n--) {
 		const char *path = text(r);
 		uint64_t dev = number(r), ino = number(r);
 		struct stat st;
-		if (r->bad || lstat(path, &st) < 0 || st.st_dev != dev || st.st_ino != ino)
+		int fd = fx_open_inside(root, path, O_PATH | O_NOFOLLOW);
+		int same = fd >= 0 && fstat(fd, &st) == 0 && st.st_dev == dev && st.st_ino == ino;
+		close(fd);
+		if (r->bad || !same)
 			return 0;
 	}
 	return !r->bad;
+}
+
+static int read_limits(struct fx_exec *x, struct reader *r)
+{
+	struct fx_limits *l = x->limits;
+	int64_t *const first[] = {&l->wall_us, &l->idle_us, &l->cpu_us, &l->memory, &l->pids, &l->sandbox_pids};
+	for (size_t i = 0; i < sizeof first / sizeof *first; i++)
+		*first[i] = (int64_t)number(r);
+	l->watched = (unsigned)number(r);
+	l->nproc = number(r);
+	l->cpus = (unsigned)number(r);
+	l->tmpfs = strings(r, &l->n_tmpfs);
+	l->n_cgroups = number(r);
+	if (r->bad || l->n_cgroups > FX_CGROUPS)
+		return -1;
+	for (size_t i = 0; i < l->n_cgroups; i++) {
+		l->cgroups[i].parent = text(r);
+		l->cgroups[i].unified = (int)number(r);
+		l->cgroups[i].controllers = (unsigned)number(r);
+	}
+	x->n_rlimits = number(r);
+	if (r->bad || x->n_rlimits > MAX_LAUNCH / 8)
+		return -1;
+	struct fx_rlimit *limits = calloc(x->n_rlimits + 1, sizeof *limits);
+	for (size_t i = 0; limits && i < x->n_rlimits; i++) {
+		limits[i].resource = (int)number(r);
+		limits[i].cur = number(r);
+		limits[i].max = number(r);
+	}
+	x->rlimits = limits;
+	static unsigned long mask[FX_CPUS / (8 * sizeof(long))];
+	size_t n;
+	const char *cpus = bytes(r, &n);
+	if (n == sizeof mask)
+		x->cpus = memcpy(mask, cpus, n);
+	return r->bad || !limits || (n && !x->cpus) ? -1 : 0;
 }
 
 // read_exec turns the launch file into an exec. What is not there stays as the caller has set it.
@@ -250,7 +294,8 @@ static int read_exec(struct fx_exec *x, struct reader *r, char *const *env, int 
 	x->uid_map = text(r);
 	x->gid_map = text(r);
 	x->dir = text(r);
-	if (!unchanged(r))
+	x->target = open_init(pid, start, root);
+	if (x->target < 0 || !masked(r, *root))
 		return -1;
 	x->n_mounts = number(r);
 	if (r->bad || x->n_mounts > MAX_LAUNCH / 8)
@@ -265,6 +310,8 @@ static int read_exec(struct fx_exec *x, struct reader *r, char *const *env, int 
 	}
 	x->mounts = m;
 	x->envp = (char *const *)environment(r, env);
+	if (read_limits(x, r) < 0)
+		return -1;
 	size_t n_filter, n_stub;
 	const char *filter = bytes(r, &n_filter), *stub = bytes(r, &n_stub);
 	if (r->bad || !m || !x->envp || n_filter == 0 || n_filter % sizeof(struct sock_filter))
@@ -275,14 +322,13 @@ static int read_exec(struct fx_exec *x, struct reader *r, char *const *env, int 
 		return -1;
 	memcpy(x->filter.filter, filter, n_filter);
 	x->stub = make_stub(stub, n_stub);
-	x->target = open_init(pid, start, root);
-	return x->stub < 0 || x->target < 0 ? -1 : 0;
+	return x->stub < 0 ? -1 : 0;
 }
 
 int fx_read_launch(struct fx_exec *x, const char *id, char *const *env, int *root)
 {
 	size_t size;
-	const char *data = valid_id(id) ? read_launch(id, env, &size) : NULL;
+	const char *data = valid_id(id) ? read_launch(id, env, &size, &x->limits->state) : NULL;
 	if (!data)
 		return -1;
 	struct reader r = {data, data + size, 0};

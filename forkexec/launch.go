@@ -9,6 +9,7 @@ import (
 	"encoding/binary"
 	"maps"
 	"slices"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
@@ -26,63 +27,95 @@ type Launch struct {
 	Umask      int
 	Dir        string
 	Mounts     []Mount
-	Watch      []Watch           // what the sandbox's masks hide; the plain form gives up where one is not what it was
+	Watch      []Watch           // the sandbox's masks; the plain form gives up where one is gone
 	Env        map[string]string // what every program has
 	EnvAllow   []string          // what is taken from the caller
 	EnvSet     map[string]string
+	Limits     Limits // less State and Check
+	Rlimits    []Rlimit
+	CPUs       *unix.CPUSet // nil: the caller's
 	Filter     []unix.SockFilter
 }
 
-// Watch is a path of the host, and what was there when the sandbox was made.
+// Watch is a path inside, and the mask that is there unless somebody outside has replaced what is under it.
 type Watch struct {
 	Path     string
 	Dev, Ino uint64
 }
 
-// Encode writes it as 64-bit numbers in host order and as texts: a length, the bytes and a zero byte.
+// writer writes 64-bit numbers in host order and texts: a length, the bytes and a zero byte.
+type writer []byte
+
+func (b *writer) numbers(list ...uint64) {
+	for _, n := range list {
+		*b = binary.NativeEndian.AppendUint64(*b, n)
+	}
+}
+
+func (b *writer) texts(list ...string) {
+	for _, s := range list {
+		b.numbers(uint64(len(s)))
+		*b = append(append(*b, s...), 0)
+	}
+}
+
+func (b *writer) list(list []string) {
+	b.numbers(uint64(len(list)))
+	b.texts(list...)
+}
+
+// Encode writes it for launch.c.
 func (l *Launch) Encode() []byte {
-	var b []byte
-	number := func(n uint64) { b = binary.NativeEndian.AppendUint64(b, n) }
-	text := func(s string) {
-		number(uint64(len(s)))
-		b = append(append(b, s...), 0)
+	var b writer
+	b.numbers(C.FX_LAUNCH_MAGIC)
+	for _, n := range []int{l.PID, int(l.StartTime), l.Namespaces | unix.CLONE_NEWUSER, number(l.DropGroups), l.UID, l.GID, l.Umask} {
+		b.numbers(uint64(n))
 	}
-	texts := func(list []string) {
-		number(uint64(len(list)))
-		for _, s := range list {
-			text(s)
-		}
-	}
-	number(C.FX_LAUNCH_MAGIC)
-	groups := 0
-	if l.DropGroups {
-		groups = 1
-	}
-	for _, n := range []int{l.PID, int(l.StartTime), l.Namespaces | unix.CLONE_NEWUSER, groups, l.UID, l.GID, l.Umask} {
-		number(uint64(n))
-	}
-	text(idMap(l.ShownUID, l.UID))
-	text(idMap(l.ShownGID, l.GID))
-	text(l.Dir)
-	number(uint64(len(l.Watch)))
+	b.texts(idMap(l.ShownUID, l.UID), idMap(l.ShownGID, l.GID), l.Dir)
+	b.numbers(uint64(len(l.Watch)))
 	for _, w := range l.Watch {
-		text(w.Path)
-		number(w.Dev)
-		number(w.Ino)
+		b.texts(w.Path)
+		b.numbers(w.Dev, w.Ino)
 	}
-	number(uint64(len(l.Mounts)))
+	b.numbers(uint64(len(l.Mounts)))
 	for _, m := range l.Mounts {
-		number(uint64(m.Flags))
-		for _, s := range []string{m.Source, m.Target, m.Type, m.Data} {
-			text(s)
-		}
+		b.numbers(uint64(m.Flags))
+		b.texts(m.Source, m.Target, m.Type, m.Data)
 	}
-	texts(assignments(l.Env))
-	texts(l.EnvAllow)
-	texts(assignments(l.EnvSet))
-	text(string(EncodeFilter(l.Filter)))
-	text(string(stubELF()))
+	b.list(assignments(l.Env))
+	b.list(l.EnvAllow)
+	b.list(assignments(l.EnvSet))
+	l.encodeLimits(&b)
+	b.texts(string(EncodeFilter(l.Filter)), string(stubELF()))
 	return b
+}
+
+func (l *Launch) encodeLimits(b *writer) {
+	m := &l.Limits
+	b.numbers(uint64(m.Wall.Microseconds()), uint64(m.Idle.Microseconds()), uint64(m.CPU.Microseconds()),
+		uint64(m.Memory), uint64(m.Pids), uint64(m.SandboxPids), uint64(m.watched()), uint64(number(m.Nproc)), uint64(m.CPUs))
+	b.list(m.Tmpfs)
+	b.numbers(uint64(len(m.Groups)))
+	for _, g := range m.Groups {
+		b.texts(g.Dir)
+		b.numbers(uint64(number(g.Unified)), uint64(g.Controllers))
+	}
+	b.numbers(uint64(len(l.Rlimits)))
+	for _, r := range l.Rlimits {
+		b.numbers(uint64(r.Resource), r.Cur, r.Max)
+	}
+	var mask []byte
+	if l.CPUs != nil {
+		mask = unsafe.Slice((*byte)(unsafe.Pointer(l.CPUs)), unsafe.Sizeof(*l.CPUs))
+	}
+	b.texts(string(mask))
+}
+
+func number(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
 }
 
 func assignments(env map[string]string) []string {

@@ -6,6 +6,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <sys/mount.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -71,4 +72,47 @@ int fx_probe(int uid, int gid, char *stacks, int *err)
 	reap(pid);
 	*err = p.err;
 	return p.step;
+}
+
+#define PROBE_TASKS 3
+
+static int idle(void *unused)
+{
+	(void)unused;
+	for (;;)
+		pause();
+	return 0;
+}
+
+// count_tasks counts how many children it may have under a limit that is less than any user's number of processes: they
+// are counted by themselves only where the kernel counts a user namespace's own.
+static int count_tasks(void *arg)
+{
+	struct probe *p = arg;
+	struct rlimit few = {PROBE_TASKS, PROBE_TASKS};
+	int pids[PROBE_TASKS + 1], n = 0;
+	if (write_file("/proc/self/setgroups", "deny") < 0 || map("/proc/self/uid_map", p->uid) < 0 ||
+	    map("/proc/self/gid_map", p->gid) < 0 || setrlimit(RLIMIT_NPROC, &few) < 0)
+		return 1;
+	while (n <= PROBE_TASKS && (pids[n] = clone(idle, p->stack + (n + 1) * (FX_STACK / 4), CLONE_VM | SIGCHLD, NULL)) > 0)
+		n++;
+	for (int i = 0; i < n; i++) {
+		kill(pids[i], SIGKILL);
+		reap(pids[i]);
+	}
+	p->step = n;
+	return 0;
+}
+
+// fx_probe_nproc says whether RLIMIT_NPROC limits a user namespace by itself, as it does since Linux 5.14, and holds for
+// this user: root is exempt.
+int fx_probe_nproc(int uid, int gid, char *stacks)
+{
+	struct probe p = {.uid = uid, .gid = gid, .stack = stacks};
+	unsigned long before;
+	block_signals(&before);
+	int pid = clone(count_tasks, stacks + 2 * FX_STACK, CLONE_VM | CLONE_VFORK | CLONE_NEWUSER | SIGCHLD, &p);
+	unblock_signals(&before);
+	reap(pid);
+	return pid > 0 && p.step > 0 && p.step <= PROBE_TASKS;
 }

@@ -34,3 +34,11 @@ func Probe() (ProbeStep, unix.Errno) {
 	step := C.fx_probe(C.int(os.Geteuid()), C.int(os.Getegid()), (*C.char)(unsafe.Pointer(stack)), &errno)
 	return ProbeStep(step), unix.Errno(errno)
 }
+
+// ProbeNproc says whether RLIMIT_NPROC can limit a sandbox: since Linux 5.14 a user namespace's processes are counted by
+// themselves. Root's are not limited at all.
+func ProbeNproc() bool {
+	stack := stacks.Get().(*[C.FX_STACKS]byte)
+	defer stacks.Put(stack)
+	return C.fx_probe_nproc(C.int(os.Geteuid()), C.int(os.Getegid()), (*C.char)(unsafe.Pointer(stack))) != 0
+}

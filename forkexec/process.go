@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strings"
 	"sync"
 	"time"
 
@@ -14,6 +15,9 @@ import (
 
 // Process is a running exec.
 type Process struct {
+	Name string // of the exec, "e000001"
+
+	limits  *limits
 	status  *os.File // the reaper's report comes here
 	reaper  *os.File // pidfd
 	program *os.File // pidfd
@@ -32,9 +36,17 @@ type Status struct {
 	MaxRSS  int64         // bytes, of the largest process
 	Written int64         // bytes written to block devices, as getrusage counts them
 	Tasks   int           // processes and threads started
+	Left    int           // processes that were still there when the program ended
+
+	Why         Why   // why we ended it, if we did
+	Wrote       int64 // bytes to disks, when Limits.Check was last asked
+	MemoryPeak  int64 // bytes of all its processes together at one time; 0 where nothing has looked
+	TasksPeak   int   // processes and threads seen at one time; 0 where nothing has looked
+	OutOfMemory bool  // the kernel ended a process because its control group had no memory left
+	OutOfPids   bool  // the kernel refused a process because its control group had too many
 }
 
-const statusSize = 40 // struct fx_status
+const statusSize = 48 // struct fx_status
 
 // Wait waits until the program has ended and every process of the exec is gone, and releases the Process.
 func (p *Process) Wait() (Status, error) {
@@ -50,9 +62,16 @@ func (p *Process) Wait() (Status, error) {
 	if err := waitPidfd(p.reaper); err != nil {
 		return Status{}, err
 	}
-	if lost {
-		return Status{Lost: true}, nil
+	st := Status{Lost: lost}
+	if !lost {
+		st = decode(buf)
 	}
+	p.closeLimits(&st)
+	return st, nil
+}
+
+// decode reads struct fx_status.
+func decode(buf []byte) Status {
 	field := func(i int) int64 { return int64(binary.NativeEndian.Uint64(buf[8*i:])) }
 	return Status{
 		Wait:    unix.WaitStatus(binary.NativeEndian.Uint32(buf)),
@@ -60,7 +79,22 @@ func (p *Process) Wait() (Status, error) {
 		CPU:     time.Duration(field(1)+field(2)) * time.Microsecond,
 		MaxRSS:  field(3) * 1024,
 		Written: field(4) * 512,
-	}, nil
+		Left:    int(field(5)),
+	}
+}
+
+// PIDNamespace is the number of the exec's own PID namespace. It fails where the exec has ended.
+func (p *Process) PIDNamespace() (uint64, error) {
+	info, err := os.ReadFile(fmt.Sprintf("/proc/self/fdinfo/%d", p.reaper.Fd()))
+	if err != nil {
+		return 0, err
+	}
+	_, text, _ := strings.Cut(string(info), "\nPid:")
+	text, _, _ = strings.Cut(text, "\n")
+	// Our child has its number until we have waited for it.
+	var st unix.Stat_t
+	err = unix.Stat("/proc/"+strings.TrimSpace(text)+"/ns/pid", &st)
+	return st.Ino, err
 }
 
 // Signal sends a signal to the program. It is not an error that the program has ended.
@@ -104,6 +138,7 @@ func (p *Process) sendTo(pidfd *os.File, sig unix.Signal, flags int) error {
 // Kill ends every process of the exec at once, by SIGKILL. The reaper does it (stub.c), so Wait still tells what they
 // have used.
 func (p *Process) Kill() error {
+	p.limits.why.CompareAndSwap(0, int64(ByRequest))
 	if err := p.sendTo(p.reaper, unix.SIGTERM, 0); err != nil {
 		return fmt.Errorf("kill exec: %w", err)
 	}
@@ -116,6 +151,7 @@ func (p *Process) abandon() {
 		_ = p.sendTo(p.reaper, unix.SIGKILL, 0)
 		_ = waitPidfd(p.reaper)
 	}
+	p.closeLimits(nil) // where Wait has not come to it
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.released = true

@@ -142,7 +142,7 @@ func (b *box) plan(policy string) *spec.Plan {
 	if err != nil {
 		b.t.Fatal(err)
 	}
-	host, err := container.Probe()
+	host, err := container.Probe(spec.Limits{})
 	if err != nil {
 		b.t.Fatal(err)
 	}

@@ -223,7 +223,7 @@ func TestTmpfsLimits(t *testing.T) {
 		{Tmpfs{Path: "/x", Size: 1 << 40}, 1 << 40, 262144, 0o755},
 		{Tmpfs{Path: "/x", Size: 1 << 20, Inodes: 7}, 1 << 20, 7, 0o755},
 	} {
-		if m := newTmpfs(c.in); m.Size != c.size || m.Inodes != c.inodes || m.Mode != c.mode || !m.Owned {
+		if m := (&compiler{}).newTmpfs(c.in); m.Size != c.size || m.Inodes != c.inodes || m.Mode != c.mode || !m.Owned {
 			t.Errorf("newTmpfs(%+v) = %+v", c.in, m)
 		}
 	}

@@ -50,7 +50,7 @@ func (c *compiler) addPolicy() error {
 		if err := checkTarget(Grant{t.Path, t.From}); err != nil {
 			return err
 		}
-		c.items = append(c.items, item{Mount: newTmpfs(t), class: classTmpfs, asked: t.Path})
+		c.items = append(c.items, item{Mount: c.newTmpfs(t), class: classTmpfs, asked: t.Path})
 	}
 	return nil
 }
@@ -110,7 +110,7 @@ func (c *compiler) addWorkspace(w *Workspace) error {
 		if err := checkTarget(Grant{w.Path, w.From}); err != nil {
 			return err
 		}
-		m := newTmpfs(Tmpfs{Path: w.Path, Size: w.Size, From: w.From})
+		m := c.newTmpfs(Tmpfs{Path: w.Path, Size: w.Size, From: w.From})
 		m.Mode, m.PerExec = 0o755, perExec
 		c.items = append(c.items, item{Mount: m, class: classTmpfs, asked: w.Path})
 		return nil
@@ -201,7 +201,7 @@ func checkTarget(g Grant) error {
 }
 
 // newTmpfs is an empty directory that the program can write to.
-func newTmpfs(t Tmpfs) Mount {
+func (c *compiler) newTmpfs(t Tmpfs) Mount {
 	m := Mount{
 		Kind: MountTmpfs, Target: t.Path, Dir: true, Size: t.Size, Inodes: t.Inodes, Mode: 0o755, Owned: true, From: t.From,
 	}
@@ -215,7 +215,7 @@ func newTmpfs(t Tmpfs) Mount {
 		}
 	}
 	if m.Size == 0 {
-		m.Size = defaultSize
+		m.Size = cmp.Or(c.TmpfsSize, defaultSize)
 	}
 	return m
 }
@@ -237,7 +237,7 @@ func (c *compiler) addDefaults() error {
 }
 
 func (c *compiler) addDefaultTmpfs(p string, mode uint32) {
-	m := newTmpfs(Tmpfs{Path: p, From: fromDefault})
+	m := c.newTmpfs(Tmpfs{Path: p, From: fromDefault})
 	m.Mode, m.Owned = mode, mode == 0o700
 	c.items = append(c.items, item{Mount: m, class: classDefault, asked: p})
 }

@@ -41,6 +41,8 @@ type Request struct {
 	Hostname string
 	// ResolvConf is the content of /etc/resolv.conf inside.
 	ResolvConf string
+	// TmpfsSize is how large, in bytes, a file system in memory is of which the policy does not say; 0: 1 GiB.
+	TmpfsSize int64
 }
 
 // EntryKind says what an Entry is.

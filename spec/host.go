@@ -14,6 +14,10 @@ type Host struct {
 	Tree      rootfs.Tree
 	Resolv    string   // content of /etc/resolv.conf; empty if there is none
 	ProcFiles []string // which of HiddenProc and ReadonlyProc this kernel has
+	Cgroups   Cgroups
+	Nproc     bool   // RLIMIT_NPROC counts what is in a user namespace of the sandbox's, and holds for the program
+	CPUs      int    // on how many processors the caller can run
+	Nofile    uint64 // how many open files the caller may allow a process
 }
 
 // Kernel is a kernel's version.

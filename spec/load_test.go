@@ -309,8 +309,7 @@ func TestInterface(t *testing.T) {
 		}
 	}
 	want := map[string]int{
-		"workspace.size": 12, "files.interpreters": 18, "limits.cpu": 54, "limits.cpus": 55, "limits.memory": 56,
-		"limits.pids": 57, "limits.file": 58, "limits.disk": 59, "limits.nofile": 60, "views": 69,
+		"workspace.size": 12, "files.interpreters": 18, "views": 69,
 	}
 	if !maps.Equal(got, want) {
 		t.Errorf("refused are %v, want %v", got, want)

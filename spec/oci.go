@@ -23,9 +23,6 @@ func GeneratedFile(i int) string { return fmt.Sprintf("%s/%d", GeneratedDir, i) 
 // ociVersion is the oldest version of the specification that has all we use. crun 1.8 refuses what is newer than itself.
 const ociVersion = "1.0.2"
 
-// sharedMemory is the size of /dev/shm. Docker's 64 MiB breaks every program that passes arrays between processes.
-const sharedMemory = 1 << 30
-
 // ociSpec is the Plan as an OCI runtime configuration, without the program: the command that uses it fills in
 // process.args.
 func ociSpec(p *Plan, h *Host, id identity) *specs.Spec {
@@ -40,8 +37,9 @@ func ociSpec(p *Plan, h *Host, id identity) *specs.Spec {
 			Cwd:             p.Exec.Dir,
 			Capabilities:    &specs.LinuxCapabilities{},
 			NoNewPrivileges: true,
+			Rlimits:         rlimits(p.Exec.Limits),
 		},
-		Mounts: append(systemMounts(), viewMounts(p.View, p.Exec)...),
+		Mounts: append(systemMounts(p.Exec.Limits.Memory), viewMounts(p.View, p.Exec)...),
 		Linux: &specs.Linux{
 			Namespaces:    namespaces(p.Network),
 			UIDMappings:   id.maps[0],
@@ -49,9 +47,45 @@ func ociSpec(p *Plan, h *Host, id identity) *specs.Spec {
 			MaskedPaths:   p.Exec.Hide,
 			ReadonlyPaths: p.Exec.Readonly,
 			Seccomp:       Seccomp(h.Arch, h.Kernel.Major, h.Kernel.Minor),
+			Resources:     resources(p.Exec.Limits),
 		},
 	}
+	if p.Exec.Affinity > 0 {
+		refuseAffinity(s.Linux.Seccomp)
+	}
 	return s
+}
+
+// resources are the limits that a control group holds, for another runtime.
+func resources(l Limits) *specs.LinuxResources {
+	const period = 100_000 // microseconds, the kernel's default
+	r := &specs.LinuxResources{}
+	if l.Memory > 0 {
+		r.Memory = &specs.LinuxMemory{Limit: &l.Memory, Swap: &l.Memory}
+	}
+	if l.Pids > 0 {
+		r.Pids = &specs.LinuxPids{Limit: &l.Pids}
+	}
+	if l.CPUs > 0 {
+		p, quota := uint64(period), int64(l.CPUs*period)
+		r.CPU = &specs.LinuxCPU{Period: &p, Quota: &quota}
+	}
+	if l.Memory <= 0 && l.Pids <= 0 && l.CPUs <= 0 {
+		return nil
+	}
+	return r
+}
+
+func rlimits(l Limits) []specs.POSIXRlimit {
+	var list []specs.POSIXRlimit
+	add := func(name string, n int64) {
+		if n > 0 {
+			list = append(list, specs.POSIXRlimit{Type: name, Soft: uint64(n), Hard: uint64(n)})
+		}
+	}
+	add("RLIMIT_FSIZE", l.File)
+	add("RLIMIT_NOFILE", l.Nofile)
+	return list
 }
 
 func namespaces(mode string) []specs.LinuxNamespace {
@@ -70,7 +104,7 @@ func namespaces(mode string) []specs.LinuxNamespace {
 }
 
 // systemMounts are the file systems that every program expects.
-func systemMounts() []specs.Mount {
+func systemMounts(memory int64) []specs.Mount {
 	return []specs.Mount{
 		{Destination: "/proc", Type: "proc", Source: "proc", Options: []string{"nosuid", "noexec", "nodev"}},
 		{Destination: "/dev", Type: "tmpfs", Source: "tmpfs", Options: []string{
@@ -80,7 +114,7 @@ func systemMounts() []specs.Mount {
 			"nosuid", "noexec", "newinstance", "ptmxmode=0666", "mode=0620",
 		}},
 		{Destination: "/dev/shm", Type: "tmpfs", Source: "shm", Options: []string{
-			"nosuid", "noexec", "nodev", "mode=1777", fmt.Sprintf("size=%d", sharedMemory), "nr_inodes=65536",
+			"nosuid", "noexec", "nodev", "mode=1777", fmt.Sprintf("size=%d", tmpfsSize(memory)), "nr_inodes=65536",
 		}},
 	}
 }

@@ -1,8 +1,6 @@
 package spec
 
 import (
-	"time"
-
 	"github.com/opencontainers/runtime-spec/specs-go"
 
 	"github.com/sandboxrun/sandboxrun/rootfs"
@@ -17,6 +15,9 @@ type Plan struct {
 	View         *rootfs.View `json:"view"`
 	Exec         Exec         `json:"exec"`
 	Network      string       `json:"network"` // the mode
+	Limits       []Limit      `json:"limits,omitempty"`
+	Cgroups      Cgroups      `json:"cgroups,omitzero"` // those that hold some of them
+	Nproc        bool         `json:"nproc,omitempty"`  // as in Host
 	// Weaker lists the protections that were asked for and cannot be had here.
 	Weaker []Weakness `json:"weaker,omitempty"`
 	// Warnings are for the user to see at the start.
@@ -44,8 +45,10 @@ type Exec struct {
 	Hide       []string          `json:"hide"`     // paths of its /proc that are hidden
 	Readonly   []string          `json:"readonly"` // and that it cannot write
 	Umask      int               `json:"umask"`
-	Wall       time.Duration     `json:"wall,omitempty"`   // 0: no limit
-	Output     int64             `json:"output,omitempty"` // bytes kept of each stream; 0: the default
+	Limits     Limits            `json:"limits,omitzero"`
+	// CPUFollowsWall is whether Limits.CPU is what Wall makes it by default: an exec with another time has another.
+	CPUFollowsWall bool `json:"cpu_follows_wall,omitempty"`
+	Affinity       int  `json:"affinity,omitempty"` // on how many processors the program is kept; 0: as its caller
 }
 
 // Error is a policy that cannot be carried out, or a machine that cannot do it.

@@ -57,16 +57,16 @@ type EnvPolicy struct {
 
 // Limits is the [limits] section. Zero means that the policy says nothing.
 type Limits struct {
-	Wall   time.Duration
-	Idle   time.Duration
-	CPU    time.Duration
-	CPUs   float64
-	Memory int64 // bytes
-	Pids   int64
-	File   int64 // bytes of the largest file
-	Disk   int64 // bytes written to writable grants
-	Nofile int64
-	Output int64 // bytes kept of each of stdout and stderr
+	Wall   time.Duration `json:"wall,omitempty"`
+	Idle   time.Duration `json:"idle,omitempty"`
+	CPU    time.Duration `json:"cpu,omitempty"`
+	CPUs   float64       `json:"cpus,omitempty"`
+	Memory int64         `json:"memory,omitempty"` // bytes
+	Pids   int64         `json:"pids,omitempty"`
+	File   int64         `json:"file,omitempty"` // bytes of the largest file
+	Disk   int64         `json:"disk,omitempty"` // bytes written to writable grants
+	Nofile int64         `json:"nofile,omitempty"`
+	Output int64         `json:"output,omitempty"` // bytes kept of each of stdout and stderr
 }
 
 // Processes is the [processes] section.

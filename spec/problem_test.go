@@ -214,12 +214,10 @@ func TestNotYet(t *testing.T) {
 		"[files]\ninterpreters = ['python3']":      "p:3:1: files.interpreters: not supported yet",
 		"[files]\npackages = ['x']":                "p:3:1: files.packages: not supported yet",
 		"[files]\nhide_modules = ['x']":            "p:3:1: files.hide_modules: not supported yet",
-		"[limits]\nidle = 1":                       "p:3:1: limits.idle: not supported yet",
-		"[limits]\nmemory = 1\npids = 1":           "p:3:1: limits.memory: not supported yet\np:4:1: limits.pids: not supported yet",
 		"[processes]\nspawn = false":               "p:3:1: processes.spawn: not supported yet",
 		"[processes]\nguard = 'python'\nsteps = 1": "p:3:1: processes.guard: not supported yet\np:4:1: processes.steps: not supported yet",
 		"[views.a]\nread = []":                     "p:2:2: views: not supported yet",
-		"[files]\ninterpreters = []\npackages = []\nhide_modules = []\n[limits]\nidle = '0s'\n" +
+		"[files]\ninterpreters = []\npackages = []\nhide_modules = []\n" +
 			"[processes]\nspawn = true\nexecute = []\nguard = ''\nsteps = 0\n[views]": "",
 		"[limits]\nwall = 1\noutput = 1\n[env]\nredact = true\n[network]\nmode = 'public'": "",
 	} {

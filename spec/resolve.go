@@ -31,6 +31,7 @@ func Resolve(p *Policy, h *Host) (*Plan, error) {
 	}
 	plan.View, err = rootfs.Compile(rootfs.Request{
 		Policy: p.Files, Tree: h.Tree, Hostname: hostname, ResolvConf: resolvConf(p.Network.Mode, h.Resolv),
+		TmpfsSize: tmpfsSize(p.Limits.Memory),
 		User: rootfs.Identity{
 			UID: ids.shownUID, GID: ids.shownGID, Name: ids.name, Group: ids.group, Home: home, Privileged: h.Root,
 		},
@@ -43,6 +44,9 @@ func Resolve(p *Policy, h *Host) (*Plan, error) {
 	}
 	plan.Exec = execOf(p, h, ids, plan.View.Workdir, home)
 	plan.Warnings = append(network(&p.Network), plan.View.Skipped...)
+	if err := limits(p, h, plan); err != nil {
+		return nil, err
+	}
 	plan.Spec = ociSpec(plan, h, ids)
 	return plan, nil
 }
@@ -104,7 +108,6 @@ func execOf(p *Policy, h *Host, id identity, dir, home string) Exec {
 			"PATH": defaultEnv, "HOME": home, "USER": id.name, "LOGNAME": id.name, "LANG": "C.UTF-8",
 		},
 		EnvAllow: slices.Clone(p.Env.Allow), EnvSet: maps.Clone(p.Env.Set),
-		Wall: p.Limits.Wall, Output: p.Limits.Output,
 	}
 	for _, f := range h.ProcFiles {
 		switch {

@@ -14,6 +14,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/opencontainers/runtime-spec/specs-go"
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
 	"github.com/sandboxrun/sandboxrun/rootfs"
@@ -72,7 +73,7 @@ func madeUpHost() *Host {
 	return &Host{
 		UID: 1000, GID: 1000, User: "ada", Group: "ada", Arch: "amd64", Kernel: Kernel{6, 1},
 		Resolv:    "nameserver 192.0.2.53\n",
-		ProcFiles: []string{"/proc/keys", "/proc/sys"},
+		ProcFiles: []string{"/proc/keys", "/proc/sys"}, CPUs: 4, Nofile: 20000,
 		Tree: madeUpTree{
 			"/usr": "/", "/bin": "->usr/bin", "/usr/bin": "/", "/lib": "->usr/lib", "/usr/lib": "/",
 			"/etc": "/", "/etc/services": "http 80/tcp\n", "/etc/ssl": "/", "/etc/ssl/certs": "/", "/etc/shadow": "x\n",
@@ -80,6 +81,30 @@ func madeUpHost() *Host {
 			"/home/ada/work/in/answers.csv": "42\n", "/home/ada/work/in/data.csv": "1\n", "/tmp": "/",
 			"/home/ada/work/adapter": "/",
 		},
+	}
+}
+
+// limitsPolicy has every limit there is.
+const limitsPolicy = `
+version = 1
+[limits]
+wall = "30s"
+idle = "5s"
+cpu = "20s"
+cpus = 1.5
+memory = "512M"
+pids = 128
+file = "100M"
+disk = "1G"
+nofile = 1024
+output = "1M"
+`
+
+func withCgroup1(h *Host) {
+	asRoot(h)
+	h.Cgroups = Cgroups{
+		Kind: ByCgroup1, Controllers: []string{"memory", "pids", "cpu", "cpuacct"},
+		Parents: map[string]string{"memory": "/cg/memory", "pids": "/cg/pids", "cpu": "/cg/cpu", "cpuacct": "/cg/cpu"},
 	}
 }
 
@@ -117,6 +142,9 @@ output = "1M"
 	{name: "none", policy: "version = 1\nfiles.base = \"none\""},
 	{name: "as_root", policy: "version = 1\nuser = \"root\""},
 	{name: "as_1234", policy: "version = 1\nuser = 1234", host: asRoot},
+	{name: "limits_cgroup1", policy: limitsPolicy, host: withCgroup1},
+	{name: "limits_no_cgroup", policy: limitsPolicy + "[workspace]\nsource=\"tmpfs\"\n", host: func(h *Host) { h.Nproc, h.CPUs = true, 1 }},
+	{name: "limits_best_effort", policy: "enforce = \"best_effort\"" + limitsPolicy},
 	{name: "host_network", policy: "version = 1\nnetwork.mode = \"host\""},
 	{name: "allowlist", policy: "version = 1\n[network]\nmode = \"allowlist\"\nallowed_hosts = [\"example.com\"]\n"},
 }
@@ -214,6 +242,8 @@ func TestResolveErrors(t *testing.T) {
 	tests := []struct{ name, policy, code, says string }{
 		{"another user without root", "version = 1\nuser = 1234", "policy_invalid", "p.toml:2:8: user = 1234: only root"},
 		{"missing grant", "version = 1\nfiles.read = [\"/nope\"]", "grant_missing", `"/nope"`},
+		{"a part of a processor", "version = 1\nlimits.cpus = 1.5", "limit_unenforceable", "limits.cpus = 1.5 cannot be enforced: without a control group"},
+		{"more files than the caller", "version = 1\nlimits.nofile = 20001", "limit_unenforceable", "limits.nofile = 20001 cannot be enforced: the caller may not open more than 20000"},
 		{"missing workdir", "version = 1\nworkdir = \"/nope\"", "grant_missing", "/nope"},
 	}
 	for _, tt := range tests {
@@ -301,6 +331,63 @@ func TestMatches(t *testing.T) {
 	} {
 		if got := matches(tt.pattern, tt.name); got != tt.want {
 			t.Errorf("matches(%q, %q) = %v", tt.pattern, tt.name, got)
+		}
+	}
+}
+
+func TestLimitsLadder(t *testing.T) {
+	held := func(policy string, change func(*Host)) map[string]string {
+		t.Helper()
+		plan, err := resolve(t, policy, change)
+		if err != nil {
+			t.Fatal(err)
+		}
+		by := map[string]string{}
+		for _, l := range plan.Limits {
+			by[l.Name] = l.EnforcedBy
+			if l.Verified {
+				t.Errorf("%s is verified although nothing has been made", l.Name)
+			}
+		}
+		return by
+	}
+	for name, tt := range map[string]struct {
+		host func(*Host)
+		want map[string]string
+	}{
+		"version 1":        {withCgroup1, map[string]string{"memory": ByCgroup1, "pids": ByCgroup1, "cpus": ByCgroup1}},
+		"version 2":        {func(h *Host) { withCgroup1(h); h.Cgroups.Kind = ByCgroup2 }, map[string]string{"memory": ByCgroup2, "pids": ByCgroup2, "cpus": ByCgroup2}},
+		"no cpu group":     {func(h *Host) { withCgroup1(h); h.Cgroups.Controllers = []string{"memory"}; h.Nproc = true }, map[string]string{"memory": ByCgroup1, "pids": ByRlimit, "cpus": ByAffinity}},
+		"none, user":       {func(h *Host) { h.Nproc = true }, map[string]string{"memory": ByWatcher, "pids": ByRlimit, "cpus": ByAffinity}},
+		"none, root":       {asRoot, map[string]string{"memory": ByWatcher, "pids": ByWatcher, "cpus": ByAffinity}},
+		"no more than one": {func(h *Host) { h.CPUs = 1 }, map[string]string{"memory": ByWatcher, "pids": ByWatcher, "cpus": ByAffinity}},
+	} {
+		got := held("version = 1\nlimits = { memory = \"1G\", pids = 9, cpus = 2 }", tt.host)
+		for limit, by := range tt.want {
+			if got[limit] != by {
+				t.Errorf("%s: %s is held by %q, want %q", name, limit, got[limit], by)
+			}
+		}
+	}
+}
+
+// A program that is kept on its processors must not be able to choose others.
+func TestAffinityCannotBeChanged(t *testing.T) {
+	refused := func(p *Plan) bool {
+		for _, s := range p.Spec.Linux.Seccomp.Syscalls {
+			if slices.Contains(s.Names, "sched_setaffinity") {
+				return s.Action != specs.ActAllow
+			}
+		}
+		return true
+	}
+	for policy, want := range map[string]bool{"version = 1\nlimits.cpus = 1": true, "version = 1": false} {
+		plan, err := resolve(t, policy, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := refused(plan); got != want {
+			t.Errorf("%s: sched_setaffinity is refused: %v, want %v", policy, got, want)
 		}
 	}
 }

@@ -89,6 +89,20 @@ func Seccomp(arch string, major, minor int) *specs.LinuxSeccomp {
 	}
 }
 
+// refuseAffinity keeps a program on the processors that it was given, where that is what limits it.
+func refuseAffinity(s *specs.LinuxSeccomp) {
+	for i := range s.Syscalls {
+		names := s.Syscalls[i].Names
+		at := slices.Index(names, "sched_setaffinity")
+		if at < 0 || s.Syscalls[i].Action != specs.ActAllow {
+			continue
+		}
+		s.Syscalls[i].Names = slices.Delete(names, at, at+1)
+		s.Syscalls = append(s.Syscalls, errno(unix.EPERM).rule([]string{"sched_setaffinity"}))
+		return
+	}
+}
+
 // neverAllowed are calls that stay refused even if moby should come to allow them.
 func neverAllowed() []string {
 	return []string{

@@ -1,0 +1,112 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/sandboxrun/sandboxrun/container"
+)
+
+func (p *program) eventsCommand() *cli.Command {
+	return &cli.Command{
+		Name: "events", Usage: "print what has happened in a sandbox", ArgsUsage: "ID",
+		Flags: []cli.Flag{
+			&cli.BoolFlag{Name: "json", Usage: "print each event as a line of JSON"},
+			followFlag("go on with what happens, until the sandbox ends"),
+		},
+		Action: func(c *cli.Context) error {
+			id, err := oneIDAndFlags(c)
+			if err != nil {
+				return err
+			}
+			return p.withStore(c, func(s *container.Store) error {
+				ctx, stop := context.Background(), func() {}
+				if c.Bool("follow") {
+					ctx, stop = p.following()
+				}
+				defer stop()
+				err := s.Events(ctx, id, c.Bool("follow"), func(e container.Event) error {
+					line := string(e.Line)
+					if !c.Bool("json") {
+						line = eventLine(&e, time.Now())
+					}
+					_, err := fmt.Fprintln(p.out, line)
+					return err
+				})
+				if errors.Is(err, context.Canceled) {
+					return nil
+				}
+				return unlessClosed(err)
+			})
+		},
+	}
+}
+
+// eventLine writes an event for people. The day is left out where it is today.
+func eventLine(e *container.Event, now time.Time) string {
+	at, layout := e.Time.In(now.Location()), "15:04:05.000"
+	if at.Format(time.DateOnly) != now.Format(time.DateOnly) {
+		layout = time.DateOnly + " " + layout
+	}
+	parts := []string{at.Format(layout), e.Event}
+	if e.Exec != "" {
+		parts = append(parts, e.Exec)
+	}
+	switch {
+	case e.Creation != nil:
+		parts = append(parts, creation(e.Creation)...)
+	case e.ExecStart != nil:
+		parts = append(parts, e.Command)
+		if e.Detached {
+			parts = append(parts, "detached")
+		}
+	case e.ExecEnd != nil:
+		parts = append(parts, fmt.Sprintf("%s %d", e.Outcome, e.ExitCode))
+		if e.Finding != nil {
+			parts = append(parts, *e.Finding)
+		}
+		parts = append(parts, aboutWall(e.WallMS))
+	}
+	if e.Message != "" {
+		parts = append(parts, e.Message)
+	}
+	return printable(strings.Join(parts, "  ")) // programs have chosen their names, and policies theirs
+}
+
+func creation(c *container.Creation) []string {
+	var parts []string
+	if c.Name != "" {
+		parts = append(parts, fmt.Sprintf("name %q", c.Name))
+	}
+	parts = append(parts, "policy "+c.Policy)
+	if c.Owner != nil {
+		parts = append(parts, fmt.Sprintf("owner %d (%s)", c.Owner.PID, c.Owner.Name))
+	}
+	for _, l := range c.Limits {
+		parts = append(parts, l.Name+" "+limitValue(l.Name, l.Value))
+	}
+	return parts
+}
+
+// limitValue writes a limit as a policy would have it.
+func limitValue(name string, value float64) string {
+	switch name {
+	case "memory", "file", "disk", "output":
+		return size(value)
+	case "wall", "idle", "cpu":
+		return fmt.Sprintf("%.6gs", value)
+	}
+	return fmt.Sprintf("%.6g", value)
+}
+
+func aboutWall(ms float64) string {
+	if ms < 1000 {
+		return fmt.Sprintf("%.0f ms", ms)
+	}
+	return fmt.Sprintf("%.1f s", ms/1000)
+}

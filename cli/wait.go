@@ -1,0 +1,173 @@
+package cli
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"io"
+	"slices"
+	"time"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/sandboxrun/sandboxrun/container"
+	"github.com/sandboxrun/sandboxrun/spec"
+)
+
+func (p *program) waitCommand() *cli.Command {
+	return &cli.Command{
+		Name: "wait", Usage: "wait for a detached exec and end as it does", ArgsUsage: "ID EXEC",
+		Description: "Ends with the exit status that the exec itself would have had if it had not been detached. Ctrl-C ends the\n" +
+			"waiting and not the program.",
+		Flags: []cli.Flag{
+			&cli.BoolFlag{Name: "json", Usage: "print the result as one JSON object, with the output in it"},
+			&cli.StringFlag{Name: "timeout", Usage: "wait for `DURATION` at most (1m30s; a bare number is seconds); the program goes on"},
+		},
+		Action: func(c *cli.Context) error {
+			args, err := arguments(c)
+			p.jsonResult = c.Bool("json")
+			if err != nil {
+				return err
+			}
+			if len(args) != 2 {
+				return &usage{"name a sandbox and an exec", helpHint(c)}
+			}
+			most, err := duration(c, "timeout")
+			if err != nil {
+				return err
+			}
+			return p.withDetached(c, args[0], args[1], func(d *container.Detached) error { return p.wait(d, most) })
+		},
+	}
+}
+
+func (p *program) withDetached(c *cli.Context, id, exec string, use func(*container.Detached) error) error {
+	return p.withStore(c, func(s *container.Store) error {
+		d, err := s.Detached(id, exec)
+		if err != nil {
+			return err
+		}
+		defer d.Close()
+		return use(d)
+	})
+}
+
+func (p *program) wait(d *container.Detached, most time.Duration) error {
+	ended := d.Wait(most)
+	result, err := d.Result()
+	if err != nil {
+		return err
+	}
+	if ended {
+		p.finish(result)
+		return nil
+	}
+	late := &container.Error{
+		Code: "wait_timeout", Hint: "it goes on; to end it: sandboxrun kill " + d.Sandbox + " KILL --exec " + d.Name,
+		Err: fmt.Errorf("exec %q of sandbox %q has not ended after %v", d.Name, d.Sandbox, most),
+	}
+	if p.jsonResult {
+		result.Error = &container.ResultError{Code: late.Code, Message: late.Error(), Hint: late.Hint}
+		p.printJSON(result)
+	}
+	return late
+}
+
+func (p *program) logsCommand() *cli.Command {
+	return &cli.Command{
+		Name: "logs", Usage: "show what a detached exec has written", ArgsUsage: "ID [EXEC]",
+		Description: "What the program wrote to standard output and standard error goes to ours. Without EXEC it is the latest\n" +
+			"detached exec.",
+		Flags: []cli.Flag{
+			followFlag("go on until the exec has ended"),
+			&cli.BoolFlag{Name: "stdout", Usage: "show standard output alone"},
+			&cli.BoolFlag{Name: "stderr", Usage: "show standard error alone"},
+			&cli.IntFlag{Name: "tail", Value: -1, DefaultText: "all", Usage: "begin `N` lines before the end of each"},
+		},
+		Action: func(c *cli.Context) error {
+			args, err := arguments(c)
+			if err != nil {
+				return err
+			}
+			if len(args) < 1 || len(args) > 2 {
+				return &usage{"name a sandbox and an exec", helpHint(c)}
+			}
+			if c.IsSet("tail") && c.Int("tail") < 0 {
+				return &usage{fmt.Sprintf("--tail %d: not a number of lines", c.Int("tail")), ""}
+			}
+			return p.withDetached(c, args[0], append(args, "")[1], func(d *container.Detached) error { return p.logs(c, d) })
+		},
+	}
+}
+
+func (p *program) logs(c *cli.Context, d *container.Detached) error {
+	l := container.Logs{Tail: c.Int("tail"), Follow: c.Bool("follow")}
+	both := c.Bool("stdout") == c.Bool("stderr")
+	if both || c.Bool("stdout") {
+		l.Stdout = io.Writer(p.out)
+	}
+	if both || c.Bool("stderr") {
+		l.Stderr = io.Writer(p.err)
+	}
+	ctx, stop := context.Background(), func() {}
+	if l.Follow {
+		ctx, stop = p.following()
+	}
+	defer stop()
+	if err := d.Logs(ctx, l); err != nil {
+		return unlessClosed(err)
+	}
+	missing, err := d.Missing(l)
+	for _, m := range missing {
+		p.warn(m)
+	}
+	return err
+}
+
+// duration is the value of a flag, or 0 where it is not given.
+func duration(c *cli.Context, name string) (time.Duration, error) {
+	text := c.String(name)
+	if text == "" {
+		return 0, nil
+	}
+	d, err := spec.ParseDuration(text)
+	if err != nil || d <= 0 {
+		return 0, &usage{
+			fmt.Sprintf("--%s %q is no duration above 0", name, text), `such as 90, 1.5s or 1m30s; a bare number is seconds`,
+		}
+	}
+	return d, nil
+}
+
+// arguments are those of a command that has no program's among them: flags may follow them.
+func arguments(c *cli.Context) ([]string, error) {
+	set := flag.NewFlagSet(c.Command.Name, flag.ContinueOnError)
+	set.SetOutput(io.Discard)
+	for _, f := range c.Command.Flags {
+		if err := f.Apply(set); err != nil {
+			return nil, err
+		}
+	}
+	rest := c.Args().Slice()
+	var args, literal []string
+	if at := slices.Index(rest, "--"); at >= 0 {
+		rest, literal = rest[:at], rest[at+1:]
+	}
+	for len(rest) > 0 {
+		if err := set.Parse(rest); err != nil {
+			return nil, &usage{err.Error(), helpHint(c)}
+		}
+		if rest = set.Args(); len(rest) > 0 {
+			args, rest = append(args, rest[0]), rest[1:]
+		}
+	}
+	var err error
+	set.Visit(func(given *flag.Flag) {
+		for _, f := range c.Command.Flags { // by the name that it is asked for
+			if slices.Contains(f.Names(), given.Name) && err == nil {
+				err = c.Set(f.Names()[0], given.Value.String())
+			}
+		}
+	})
+	return append(args, literal...), err
+}

@@ -1,0 +1,287 @@
+package container
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/sandboxrun/sandboxrun/spec"
+)
+
+// In version 2 a group that gives controllers to its children holds no process. So the sandbox's group is made in the nearest
+// one above us that can give, and its own processes are in groups below it.
+
+// probeDelegated is the first rung: from our own group upwards, the first in which a sandbox's can be made and be limited in
+// every way, or else in the most.
+func (m *cgroupMachine) probeDelegated() (spec.Cgroups, error) {
+	mount, own, err := m.unified()
+	if err != nil {
+		return spec.Cgroups{}, err
+	}
+	managed := m.systemd || exists(filepath.Join(mount.point, systemdOwn))
+	best := spec.Cgroups{}
+	var reason error
+	for dir := own; ; dir = filepath.Dir(dir) {
+		works, err := m.tryDelegated(dir, mount.point, managed)
+		if reason == nil {
+			reason = err
+		}
+		if len(works) > len(best.Controllers) {
+			best = spec.Cgroups{Kind: spec.ByCgroup2, Controllers: works, Parents: map[string]string{}}
+			for _, c := range works {
+				best.Parents[c] = dir
+			}
+		}
+		if len(works) == len(cgroupWanted()) {
+			return best, nil
+		}
+		if dir == mount.point {
+			return best, fmt.Errorf("cgroup v2: %s", oneLine(reason))
+		}
+	}
+}
+
+// unified is where version 2 is mounted, and our own directory in it.
+func (m *cgroupMachine) unified() (cgroupMount, string, error) {
+	own, reason := "", errors.New("cgroup v2 is not mounted")
+	for _, mount := range slices.Backward(m.mounts) {
+		if !mount.v2 || !onCgroup(mount.point, unix.CGROUP2_SUPER_MAGIC) {
+			continue
+		}
+		controllers, err := readWords(filepath.Join(mount.point, "cgroup.controllers"))
+		if err != nil {
+			return cgroupMount{}, "", err
+		}
+		if len(intersect(cgroupWanted(), controllers)) == 0 {
+			reason = fmt.Errorf("cgroup v2 at %s has no controller for memory, pids or cpu", mount.point)
+			continue
+		}
+		var ok bool
+		if own, ok = mount.dir(m.own[""]); ok {
+			return mount, own, nil
+		}
+		reason = fmt.Errorf("cgroup v2 at %s does not show the group that we are in", mount.point)
+	}
+	return cgroupMount{}, "", reason
+}
+
+// tryDelegated finds out which controllers a sandbox's group in dir can have.
+func (m *cgroupMachine) tryDelegated(dir, top string, managed bool) ([]string, error) {
+	if managed && !delegated(dir, top) {
+		return nil, fmt.Errorf("systemd has not delegated %s", dir)
+	}
+	// To move a process, or to clone one into another group, takes this of the group above both.
+	if unix.Faccessat(unix.AT_FDCWD, filepath.Join(dir, "cgroup.procs"), unix.W_OK, unix.AT_EACCESS) != nil {
+		return nil, fmt.Errorf("%s is not writable", dir)
+	}
+	has, err := readWords(filepath.Join(dir, "cgroup.controllers"))
+	if err != nil {
+		return nil, err
+	}
+	var reason error
+	if lacking := subtract(cgroupWanted(), has); len(lacking) > 0 {
+		reason = fmt.Errorf("%s has no controller for %s", dir, strings.Join(lacking, ", "))
+	}
+	given, err := m.enable(dir, intersect(cgroupWanted(), has))
+	if reason == nil {
+		reason = err
+	}
+	if len(given) == 0 {
+		return nil, reason
+	}
+	err = tryGroup(dir, func(dir string) error { return setUnified(dir, given, trialLimits()) })
+	if err != nil {
+		return nil, err
+	}
+	return given, reason
+}
+
+// enable gives controllers to the groups below dir, says which of them these have then, and why not all.
+func (m *cgroupMachine) enable(dir string, controllers []string) ([]string, error) {
+	path := filepath.Join(dir, "cgroup.subtree_control")
+	given, err := readWords(path)
+	if err != nil {
+		return nil, err
+	}
+	var reason error
+	for _, c := range subtract(controllers, given) {
+		err := writeControl(path, "+"+c)
+		switch {
+		case err == nil:
+			given = append(given, c)
+			m.enabled = append(m.enabled, [2]string{dir, c})
+		case errors.Is(err, unix.EBUSY):
+			reason = fmt.Errorf("%s has processes of its own", dir)
+		default:
+			reason = err
+		}
+	}
+	return intersect(controllers, given), reason
+}
+
+// disableUnused takes back what a probe has enabled where nothing will be made.
+func (m *cgroupMachine) disableUnused(facts spec.Cgroups) {
+	for _, e := range m.enabled {
+		if dir, c := e[0], e[1]; facts.Parents[c] != dir {
+			_ = writeControl(filepath.Join(dir, "cgroup.subtree_control"), "-"+c) // somebody else may need it by now
+		}
+	}
+	m.enabled = nil
+}
+
+// systemdOwn is the group in which a systemd, the system's or a user's, is itself, below the one that it manages.
+const systemdOwn = "init.scope"
+
+// delegated says whether systemd has given dir away: dir itself, or one above it. What it gave to another systemd, as it does for
+// every user's, is that one's to give.
+func delegated(dir, top string) bool {
+	for ; ; dir = filepath.Dir(dir) {
+		if marked(dir) {
+			return !exists(filepath.Join(dir, systemdOwn))
+		}
+		if dir == top || dir == "/" {
+			return false
+		}
+	}
+}
+
+// marked is whether a group has systemd's mark of delegation. The trusted one is older, and for root's eyes only.
+func marked(dir string) bool {
+	for _, name := range []string{"user.delegate", "trusted.delegate"} {
+		value := make([]byte, 8)
+		if n, err := unix.Getxattr(dir, name, value); err == nil && string(value[:n]) == "1" {
+			return true
+		}
+	}
+	return false
+}
+
+func makeDelegated(facts spec.Cgroups, name string, l cgroupLimits, note func(string) error) (map[string]string, error) {
+	dirs, list := ownDirs(facts, name)
+	if err := makeGroups(list, note); err != nil {
+		return nil, err
+	}
+	for _, dir := range list { // one
+		if err := furnish(dir, facts.Controllers, l); err != nil {
+			removeGroups(list)
+			return nil, err
+		}
+	}
+	return dirs, nil
+}
+
+// furnish gives a sandbox's group its limits, and its controllers to the groups below it, that they can be counted and
+// limited one by one.
+func furnish(dir string, controllers []string, l cgroupLimits) error {
+	if err := writeControl(filepath.Join(dir, "cgroup.subtree_control"), "+"+strings.Join(controllers, " +")); err != nil {
+		return err
+	}
+	return setUnified(dir, controllers, l)
+}
+
+// setUnified gives a group the limits that these controllers hold.
+func setUnified(dir string, controllers []string, l cgroupLimits) error {
+	var list []limitFile
+	for _, c := range intersect(l.needs(), controllers) {
+		switch c {
+		case "memory":
+			list = append(list, limitFile{file: "memory.max", value: l.pages()},
+				limitFile{file: "memory.swap.max", value: "0", optional: true})
+		case "pids":
+			list = append(list, limitFile{file: "pids.max", value: strconv.FormatInt(l.Pids, 10)})
+		case "cpu":
+			list = append(list, limitFile{file: "cpu.max", value: fmt.Sprintf("%d %d", l.quota(), cgroupPeriod)})
+		}
+	}
+	return setLimits(dir, list)
+}
+
+// limitFile is a file of a group that holds a limit.
+type limitFile struct {
+	file, value string
+	optional    bool // not every kernel has it
+}
+
+// setLimits writes limits and reads each back. The kernel may take less than was written without a word.
+func setLimits(dir string, files []limitFile) error {
+	for _, c := range files {
+		path := filepath.Join(dir, c.file)
+		if c.optional && !exists(path) {
+			continue
+		}
+		if err := writeControl(path, c.value); err != nil {
+			return err
+		}
+		got, err := readControl(path)
+		if err != nil {
+			return err
+		}
+		if got != c.value {
+			return fmt.Errorf("set %s: wrote %q, and it says %q", path, c.value, got)
+		}
+	}
+	return nil
+}
+
+func exists(path string) bool { return unix.Access(path, unix.F_OK) == nil }
+
+// writeControl and readControl do without what package os does for files that may block.
+func writeControl(path, value string) error {
+	fd, err := unix.Open(path, unix.O_WRONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return &fs.PathError{Op: "open", Path: path, Err: err}
+	}
+	defer unix.Close(fd)
+	for {
+		_, err = unix.Write(fd, []byte(value))
+		if !errors.Is(err, unix.EINTR) {
+			break
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("write %q to %s: %w", value, path, err)
+	}
+	return nil
+}
+
+func readControl(path string) (string, error) {
+	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return "", &fs.PathError{Op: "open", Path: path, Err: err}
+	}
+	defer unix.Close(fd)
+	var data []byte
+	buf := make([]byte, 4096)
+	for {
+		n, err := unix.Read(fd, buf)
+		if errors.Is(err, unix.EINTR) {
+			continue
+		}
+		if err != nil {
+			return "", &fs.PathError{Op: "read", Path: path, Err: err}
+		}
+		if n == 0 {
+			return strings.TrimSpace(string(data)), nil
+		}
+		data = append(data, buf[:n]...)
+	}
+}
+
+func readWords(path string) ([]string, error) {
+	s, err := readControl(path)
+	return strings.Fields(s), err
+}
+
+func intersect(a, b []string) []string {
+	return slices.DeleteFunc(slices.Clone(a), func(s string) bool { return !slices.Contains(b, s) })
+}
+
+func subtract(a, b []string) []string {
+	return slices.DeleteFunc(slices.Clone(a), func(s string) bool { return slices.Contains(b, s) })
+}

@@ -1,0 +1,321 @@
+package container
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+func newStreamFile(t *testing.T, most int64) (*streamFile, string) {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "f")
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &streamFile{f: f, name: "the file", cap: most}, path
+}
+
+func TestStreamFileStopsAtItsCap(t *testing.T) {
+	s, path := newStreamFile(t, 10)
+	var passed bytes.Buffer
+	c := &copier{&passed, []*streamFile{s}}
+	for range 5 {
+		if n, err := c.Write([]byte("abcd")); n != 4 || err != nil {
+			t.Fatal(n, err)
+		}
+	}
+	if w := s.close(); w != "the file holds the first 10 bytes of the stream; the 10 after them were left out" {
+		t.Errorf("warning %q", w)
+	}
+	if data, _ := os.ReadFile(path); string(data) != "abcdabcdab" || passed.Len() != 20 {
+		t.Errorf("kept %q, passed on %q", data, passed.String())
+	}
+	s, _ = newStreamFile(t, 4)
+	s.keep([]byte("abcd"))
+	if w := s.close(); w != "" {
+		t.Errorf("warning %q", w)
+	}
+}
+
+func TestStreamFileFails(t *testing.T) {
+	s, _ := newStreamFile(t, 1000)
+	s.keep([]byte("ab"))
+	s.f.Close()
+	s.keep([]byte("cd"))
+	s.keep([]byte("e"))
+	if w := s.close(); w != "write the file: file already closed: the last 3 bytes of the stream are not in it" {
+		t.Errorf("warning %q", w)
+	}
+	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
+	if err != nil {
+		t.Skip(err)
+	}
+	s = &streamFile{f: full, name: "it", cap: 1000}
+	s.keep([]byte("ab"))
+	if w := s.close(); w != "write it: no space left on device: the last 2 bytes of the stream are not in it" {
+		t.Errorf("warning %q", w)
+	}
+}
+
+func TestReadMounts(t *testing.T) {
+	text := `24 30 0:22 / /sys rw,nosuid shared:7 - sysfs sysfs rw
+61 30 8:1 /srv/a\040b /mnt/c\134d rw - ext4 /dev/sda1 rw
+nonsense
+62 30 8:1
+63 30 8:2 / / rw - ext4 /dev/sda2 rw
+`
+	got, err := readMounts(strings.NewReader(text))
+	want := []mountLine{{24, place{"0:22", "/"}, "/sys"}, {61, place{"8:1", "/srv/a b"}, `/mnt/c\d`}, {63, place{"8:2", "/"}, "/"}}
+	if err != nil || !reflect.DeepEqual(got, want) {
+		t.Errorf("got %+v, %v", got, err)
+	}
+	for s, want := range map[string]string{`a`: "a", `\040`: " ", `\04`: `\04`, `\999x`: `\999x`, `\134040`: `\040`} {
+		if got := unescape(s); got != want {
+			t.Errorf("%s: got %q, want %q", s, got, want)
+		}
+	}
+}
+
+func TestPlaceWithin(t *testing.T) {
+	tests := []struct {
+		p, q place
+		want bool
+	}{
+		{place{"8:1", "/a/b"}, place{"8:1", "/a"}, true},
+		{place{"8:1", "/a"}, place{"8:1", "/a"}, true},
+		{place{"8:1", "/a"}, place{"8:1", "/"}, true},
+		{place{"8:1", "/"}, place{"8:1", "/"}, true},
+		{place{"8:1", "/ab"}, place{"8:1", "/a"}, false},
+		{place{"8:1", "/a"}, place{"8:1", "/a/b"}, false},
+		{place{"8:2", "/a/b"}, place{"8:1", "/a"}, false},
+	}
+	for _, tt := range tests {
+		if got := tt.p.within(tt.q); got != tt.want {
+			t.Errorf("%v within %v: %v", tt.p, tt.q, got)
+		}
+	}
+}
+
+func TestHostWalk(t *testing.T) {
+	dir, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, d := range []string{"a/b", "c"} {
+		if err := os.MkdirAll(filepath.Join(dir, d), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, target := range map[string]string{
+		"rel": "a/b", "abs": dir + "/c", "a/up": "../c", "chain": "rel", "loop": "loop", "dangling": "c/new", "stuck": "no/new",
+	} {
+		if err := os.Symlink(target, filepath.Join(dir, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.WriteFile(filepath.Join(dir, "file"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	tests := []struct {
+		path, at, missing string
+		links             int
+		err               error
+	}{
+		{path: "a/b", at: "a/b"},
+		{path: "./a//b/.", at: "a/b"},
+		{path: "a/b/../../c", at: "c"},
+		{path: "a/b/new", at: "a/b", missing: "new"},
+		{path: "a/b/new/", at: "a/b", missing: "new"},
+		{path: "rel/new", at: "a/b", missing: "new", links: 1},
+		{path: "rel/../new", at: "a", missing: "new", links: 1},
+		{path: "abs", at: "c", links: 1},
+		{path: "a/up", at: "c", links: 1},
+		{path: "chain", at: "a/b", links: 2},
+		{path: "dangling", at: "c", missing: "new", links: 1},
+		{path: "stuck", links: 1, err: unix.ENOENT},
+		{path: "a/no/new", err: unix.ENOENT},
+		{path: "loop", links: maxLinks, err: unix.ELOOP},
+		{path: "file", err: unix.ENOTDIR},
+		{path: "file/x", err: unix.ENOTDIR},
+	}
+	for _, tt := range tests {
+		links := 0
+		w := hostWalk{rest: strings.Split(dir+"/"+tt.path, "/"), follow: func(*os.File) error { links++; return nil }}
+		missing, err := w.walk()
+		if !errors.Is(err, tt.err) || missing != tt.missing || links != tt.links {
+			t.Errorf("%s: %q is missing, %d links, %v", tt.path, missing, links, err)
+		}
+		if at, _ := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", w.at.Fd())); tt.err == nil && at != filepath.Join(dir, tt.at) {
+			t.Errorf("%s: leads to %s", tt.path, at)
+		}
+		w.at.Close()
+	}
+	refuse := errors.New("refused")
+	w := hostWalk{rest: strings.Split(dir+"/a/up/x", "/"), follow: func(at *os.File) error {
+		if to, _ := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", at.Fd())); to != dir+"/a" {
+			t.Errorf("asked about %s", to)
+		}
+		return refuse
+	}}
+	if _, err := w.walk(); !errors.Is(err, refuse) {
+		t.Errorf("got %v", err)
+	}
+	w.at.Close()
+}
+
+// slowTail is what tail does, by splitting all of the text.
+func slowTail(text string, lines int) string {
+	parts := strings.SplitAfter(text, "\n")
+	if parts[len(parts)-1] == "" {
+		parts = parts[:len(parts)-1]
+	}
+	return strings.Join(parts[max(0, len(parts)-lines):], "")
+}
+
+func TestTail(t *testing.T) {
+	texts := []string{"", "\n", "\n\n", "a", "a\n", "a\nb", "a\nb\n", "\na", strings.Repeat("line\n", 50_000), strings.Repeat("x", 200_000) + "\ny"}
+	for range 200 {
+		var b strings.Builder
+		for range rand.IntN(12) {
+			b.WriteString(strings.Repeat("x", rand.IntN(3)) + strings.Repeat("\n", rand.IntN(3)))
+		}
+		texts = append(texts, b.String())
+	}
+	path := filepath.Join(t.TempDir(), "f")
+	for _, text := range texts {
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		for _, lines := range []int{0, 1, 2, 3, 10, 20_000} {
+			f, err := os.Open(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			err = tail(f, lines)
+			got, _ := io.ReadAll(f)
+			f.Close()
+			if want := slowTail(text, lines); err != nil || string(got) != want {
+				t.Errorf("%.40q, %d lines: got %.40q, want %.40q, %v", text, lines, got, want, err)
+			}
+		}
+	}
+}
+
+func TestValidExec(t *testing.T) {
+	for name, want := range map[string]bool{
+		"e000001": true, "e1234567": true, "": false, "e1": false, "000001": false, "e00000x": false, "e000001/..": false, "..": false,
+		"e-00001": false, "e+00001": false, "E000001": false, "e000001\n": false, "e" + strings.Repeat("1", 21): false,
+	} {
+		if got := validExec(name); got != want {
+			t.Errorf("%q: %v", name, got)
+		}
+	}
+}
+
+// Arguments and variables may be any bytes; all the rest of a request has to arrive too.
+func TestOrderHoldsTheRequest(t *testing.T) {
+	odd := "\xff\x00 é=\n"
+	req := Request{
+		Args: []string{"a", "", odd}, Dir: odd, Caller: map[string]string{"A": odd, "B": "", "C": "x=y"}, Env: map[string]string{"D": odd},
+		Timeout: time.Minute, Memory: 7, Pids: 8, OutputDir: "/o" + odd,
+	}
+	data, err := json.Marshal((&Store{path: "/s" + odd}).order("id", req))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var o order
+	if err := json.Unmarshal(data, &o); err != nil {
+		t.Fatal(err)
+	}
+	if got := o.request(); !reflect.DeepEqual(got, req) || string(o.Root) != "/s"+odd || o.ID != "id" {
+		t.Errorf("got %+v", got)
+	}
+}
+
+// TestRequestIsSent finds a new field of a request that a monitor would not hear of.
+func TestRequestIsSent(t *testing.T) {
+	apart := map[string]bool{ // see order; the last four cannot be
+		"Args": true, "Dir": true, "Caller": true, "Env": true, "OutputDir": true,
+		"Stdin": true, "Stdout": true, "Stderr": true, "Tty": true,
+	}
+	fields := reflect.VisibleFields(reflect.TypeFor[Request]())
+	for _, f := range fields {
+		if f.IsExported() && (f.Tag.Get("json") == "-") != apart[f.Name] {
+			t.Errorf("the field %s of a request is not sent to a monitor", f.Name)
+		}
+	}
+}
+
+// monitor carries an order out in this process.
+func monitor(t *testing.T, sb *Sandbox, req Request, answer io.WriteCloser) {
+	t.Helper()
+	data, err := json.Marshal(sb.store.order(sb.state.ID, req))
+	if err != nil {
+		t.Fatal(err)
+	}
+	Monitor(io.NopCloser(bytes.NewReader(data)), answer, func(*Running) {})
+}
+
+type answered struct {
+	bytes.Buffer
+	err error
+}
+
+func (a *answered) Write(p []byte) (int, error) {
+	if a.err != nil {
+		return 0, a.err
+	}
+	return a.Buffer.Write(p)
+}
+
+func (a *answered) Close() error { return nil }
+
+func TestMonitor(t *testing.T) {
+	sb := sandboxOf(t, "")
+	a := &answered{}
+	monitor(t, sb, sh("echo out; echo err >&2; exit 3"), a)
+	var r reply
+	if err := json.Unmarshal(a.Bytes(), &r); err != nil || !validExec(r.Exec) || r.Error != nil {
+		t.Fatalf("answer %q", a.String())
+	}
+	d, err := sb.store.Detached(sb.state.ID, "")
+	if err != nil || d.Name != r.Exec || d.Running() {
+		t.Fatalf("%+v, %v", d, err)
+	}
+	defer d.Close()
+	res, err := d.Result()
+	if err != nil || res.ExitCode != 3 || res.Stdout != "out\n" || res.Stderr != "err\n" || res.Outcome != Exited || len(res.Warnings) > 0 {
+		t.Errorf("%+v, %v", res, err)
+	}
+	var out, errs bytes.Buffer
+	if err := d.Logs(t.Context(), Logs{Stdout: &out, Stderr: &errs, Tail: -1, Follow: true}); err != nil || out.String() != "out\n" || errs.String() != "err\n" {
+		t.Errorf("logs %q, %q, %v", out.String(), errs.String(), err)
+	}
+
+	a = &answered{}
+	monitor(t, sb, Request{Args: []string{"no-such-program"}}, a)
+	if !strings.Contains(a.String(), `"code":"program_not_found"`) || strings.Contains(a.String(), `"exec"`) {
+		t.Errorf("answer %q", a.String())
+	}
+	// Where nobody hears the answer nothing goes on.
+	start := time.Now()
+	monitor(t, sb, sh("sleep 100"), &answered{err: unix.EPIPE})
+	if took := time.Since(start); took > 50*time.Second {
+		t.Errorf("an exec that nobody knows went on for %v", took)
+	}
+	if names, _ := os.ReadDir(filepath.Join(sb.store.path, sb.state.ID, execsDir)); len(names) != 1 {
+		t.Errorf("left %v", names)
+	}
+}

@@ -1,0 +1,261 @@
+package container
+
+import (
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/sandboxrun/sandboxrun/forkexec"
+	"github.com/sandboxrun/sandboxrun/rootfs"
+	"github.com/sandboxrun/sandboxrun/spec"
+)
+
+// Held is what holds a sandbox's limits, for its execs.
+type Held struct {
+	Groups []forkexec.Group `json:"groups,omitempty"`
+	CPUs   []int            `json:"cpus,omitempty"`  // the only processors that its programs can use
+	Tmpfs  []string         `json:"tmpfs,omitempty"` // file systems that count as memory where that is watched
+	Write  []string         `json:"write,omitempty"` // what the program can write of the host, where that is limited
+	Disk   diskUse          `json:"disk,omitzero"`   // and what was there when the sandbox was made
+}
+
+// hold prepares all that holds the sandbox's limits, before the first program, and says what has been read back.
+func (sb *Sandbox) hold(plan *spec.Plan) error {
+	l, held := &plan.Exec.Limits, &sb.state.Launch.Held
+	if err := sb.holdByGroups(plan); err != nil {
+		return err
+	}
+	if plan.Exec.Affinity > 0 {
+		cpus, err := chooseCPUs(sb.state.ID, plan.Exec.Affinity)
+		if err != nil {
+			return err
+		}
+		held.CPUs = cpus
+	}
+	for _, m := range plan.View.Mounts {
+		switch {
+		case m.Kind == rootfs.MountTmpfs:
+			held.Tmpfs = append(held.Tmpfs, m.Target)
+		case l.Disk > 0 && m.Kind == rootfs.MountBind && m.Writable:
+			held.Write = append(held.Write, m.Source)
+		}
+	}
+	held.Tmpfs = append(held.Tmpfs, "/dev/shm")
+	if l.Disk > 0 {
+		held.Disk = measureDisk(held.Write)
+	}
+	sb.state.Limits = slices.Clone(plan.Limits)
+	for i := range sb.state.Limits {
+		// Groups have been read back by now. Everything else is read back or looked at by each exec, which does not start
+		// where that fails (forkexec.c, limits.c).
+		sb.state.Limits[i].Verified = true
+	}
+	return nil
+}
+
+// holdByGroups makes the sandbox's control groups, where its limits are held by such.
+func (sb *Sandbox) holdByGroups(plan *spec.Plan) error {
+	if plan.Cgroups.Kind == "" {
+		return nil
+	}
+	l := plan.Exec.Limits
+	limits := cgroupLimits{Memory: l.Memory, Pids: l.Pids, CPUs: l.CPUs}
+	dirs, err := makeCgroups(plan.Cgroups, cgroupName(sb.store.path, sb.state.ID), sb.state.PID, limits, sb.noteGroup)
+	if err != nil {
+		return fail("limit_unenforceable", `enforce = "best_effort" does without control groups`, "limit sandbox: %w", err)
+	}
+	sb.state.Launch.Held.Groups = execGroups(plan, dirs)
+	return nil
+}
+
+// execGroups turns the sandbox's groups, a directory for each controller, into what an exec makes below them: one group
+// for each directory.
+func execGroups(plan *spec.Plan, dirs map[string]string) []forkexec.Group {
+	bits := map[string]int{
+		"memory": forkexec.GroupMemory, "pids": forkexec.GroupPids, "cpu": forkexec.GroupCPU, "cpuacct": forkexec.GroupCPUAcct,
+	}
+	unified := plan.Cgroups.Kind != spec.ByCgroup1
+	var groups []forkexec.Group
+	for _, c := range []string{"memory", "pids", "cpu", "cpuacct"} {
+		dir, ok := dirs[c]
+		if !ok {
+			continue
+		}
+		at := slices.IndexFunc(groups, func(g forkexec.Group) bool { return g.Dir == dir })
+		if at < 0 {
+			at = len(groups)
+			groups = append(groups, forkexec.Group{Dir: dir, Unified: unified})
+		}
+		groups[at].Controllers |= bits[c]
+		if unified {
+			groups[at].Controllers |= forkexec.GroupCPUAcct // cpu.stat is in every group
+		}
+	}
+	return groups
+}
+
+// groupsFile names the control groups that were made for a sandbox, one a line, before each was made: so what a creator
+// that died has made can be found.
+const groupsFile = "cgroups"
+
+func (sb *Sandbox) noteGroup(path string) error {
+	f, err := sb.store.root.OpenFile(filepath.Join(sb.state.ID, groupsFile), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err == nil {
+		_, err = f.WriteString(path + "\n")
+		err = errors.Join(err, f.Close())
+	}
+	if err != nil {
+		return fail("state_unusable", "is the disk full? another place: --root DIR", "note control group: %w", err)
+	}
+	return nil
+}
+
+// chooseCPUs chooses processors among those that the caller can run on. Different sandboxes get different ones.
+func chooseCPUs(id string, n int) ([]int, error) {
+	var allowed unix.CPUSet
+	if err := unix.SchedGetaffinity(0, &allowed); err != nil {
+		return nil, fmt.Errorf("read own processors: %w", err)
+	}
+	var list []int
+	for i := range forkexec.MaxCPUs {
+		if allowed.IsSet(i) {
+			list = append(list, i)
+		}
+	}
+	h := fnv.New32a()
+	h.Write([]byte(id))
+	start := int(h.Sum32() % uint32(len(list)))
+	return slices.Concat(list[start:], list[:start])[:min(n, len(list))], nil
+}
+
+// backstop is how much more processor time one process may use than the exec, before the kernel ends it: the watcher is
+// slower where the machine is very busy.
+const backstop = time.Second
+
+// effective are the limits of one exec, which may ask for less than its sandbox has, and what holds those that no control
+// group does.
+type effective struct {
+	spec.Limits
+	nproc       bool // processes: RLIMIT_NPROC
+	watchPids   bool // or the watcher
+	watchMemory bool
+}
+
+func (sb *Sandbox) effective(req Request) effective {
+	e := &sb.state.Launch
+	l := effective{Limits: e.Limits}
+	if req.Timeout > 0 {
+		l.Wall = req.Timeout
+		if e.CPUFollowsWall {
+			l.CPU = spec.CPUTime(req.Timeout)
+		}
+	}
+	l.Memory, l.Pids = lower(l.Memory, req.Memory), lower(l.Pids, req.Pids)
+	l.watchMemory = l.Memory > 0 && !e.Held.has(forkexec.GroupMemory)
+	if l.Pids > 0 && !e.Held.has(forkexec.GroupPids) {
+		// A sandbox without such a limit has not looked whether it could be held so.
+		l.nproc = e.Nproc || e.Limits.Pids == 0 && forkexec.ProbeNproc()
+		l.watchPids = !l.nproc
+	}
+	return l
+}
+
+func (h *Held) has(controller int) bool {
+	return slices.ContainsFunc(h.Groups, func(g forkexec.Group) bool { return g.Controllers&controller != 0 })
+}
+
+// watchDisk begins to look at what the sandbox may write, and at what its programs hold of that.
+func (sb *Sandbox) watchDisk() *diskWatch {
+	held := &sb.state.Launch.Held
+	w := newDiskWatch(held.Write, held.Disk, sb.state.Launch.Limits.Disk)
+	w.held = heldBy(func() []int {
+		var pids []int
+		// That the sandbox has ended is seen elsewhere; then nothing is held.
+		_ = sb.eachProcess(func(pid int, _ uint64) { pids = append(pids, pid) })
+		return pids
+	})
+	return w
+}
+
+// limit puts an exec's limits into its command.
+func (sb *Sandbox) limit(cmd *forkexec.Command, l effective, disk *diskWatch) {
+	held := &sb.state.Launch.Held
+	cmd.Limits = forkexec.Limits{
+		State: sb.dir, Wall: l.Wall, Idle: l.Idle, CPU: l.CPU, Memory: l.Memory, Pids: l.Pids,
+		SandboxPids: sb.state.Launch.Limits.Pids, CPUs: len(held.CPUs), Groups: held.Groups,
+		WatchMemory: l.watchMemory, WatchPids: l.watchPids, Nproc: l.nproc,
+	}
+	if l.watchMemory {
+		cmd.Limits.Tmpfs = held.Tmpfs
+	}
+	if len(held.CPUs) > 0 {
+		cmd.CPUs = &unix.CPUSet{}
+		for _, c := range held.CPUs {
+			cmd.CPUs.Set(c)
+		}
+	}
+	if disk != nil {
+		cmd.Limits.Check = func(written int64) (bool, time.Duration) {
+			_, exceeded, next := disk.check(time.Now(), written)
+			return exceeded, next
+		}
+	}
+	cmd.Rlimits = rlimits(l)
+}
+
+// lower is the stricter of two limits; 0 is none.
+func lower(a, b int64) int64 {
+	if a == 0 || b > 0 && b < a {
+		return b
+	}
+	return a
+}
+
+func rlimits(l effective) []forkexec.Rlimit {
+	var list []forkexec.Rlimit
+	add := func(resource int, n int64) {
+		if n > 0 {
+			list = append(list, forkexec.Rlimit{Resource: resource, Cur: uint64(n), Max: uint64(n)})
+		}
+	}
+	add(unix.RLIMIT_FSIZE, l.File)
+	add(unix.RLIMIT_NOFILE, l.Nofile)
+	if l.nproc {
+		add(unix.RLIMIT_NPROC, l.Pids)
+	}
+	if l.CPU > 0 {
+		add(unix.RLIMIT_CPU, int64(math.Ceil((l.CPU + backstop).Seconds())))
+	}
+	return list
+}
+
+// reported are the limits of one exec, and how each is held.
+func (sb *Sandbox) reported(l effective) []spec.Limit {
+	list := slices.Clone(sb.state.Limits)
+	set := func(name string, value float64, by string) {
+		at := slices.IndexFunc(list, func(s spec.Limit) bool { return s.Name == name })
+		switch {
+		case value == 0:
+		case at >= 0:
+			list[at].Value = value
+		default:
+			list = append(list, spec.Limit{Name: name, Value: value, EnforcedBy: by, Verified: true})
+		}
+	}
+	set("wall", l.Wall.Seconds(), spec.ByTimer)
+	set("cpu", l.CPU.Seconds(), spec.ByWatcher)
+	set("memory", float64(l.Memory), spec.ByWatcher)
+	pids := spec.ByWatcher
+	if l.nproc {
+		pids = spec.ByRlimit
+	}
+	set("pids", float64(l.Pids), pids)
+	return list
+}

@@ -1,0 +1,339 @@
+package container
+
+import (
+	"bytes"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"math"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// A detached exec is looked after by a process of its own, the monitor: this binary started again, in a session of its
+// own, which holds nothing of the command that started it. It does what the command would have done, and keeps the
+// output and the result.
+
+// MonitorCommand is the word by which the binary is told to be a monitor. A sandbox's id follows, for whoever lists
+// processes; all else comes through standard input, since it holds variables, which nobody else may see.
+const MonitorCommand = "monitor"
+
+// order is what a monitor is to do. What may be any bytes is not text to JSON.
+type order struct {
+	Root      []byte
+	ID        string
+	Args      [][]byte
+	Dir       []byte
+	Caller    [][]byte // NAME=VALUE
+	Env       [][]byte
+	OutputDir []byte
+	Request   Request // the rest
+}
+
+func (s *Store) order(id string, req Request) *order {
+	return &order{
+		Root: []byte(s.path), ID: id, Args: bytesOf(req.Args), Dir: []byte(req.Dir), Caller: assignments(req.Caller),
+		Env: assignments(req.Env), OutputDir: []byte(req.OutputDir), Request: req,
+	}
+}
+
+func (o *order) request() Request {
+	req := o.Request
+	for _, a := range o.Args {
+		req.Args = append(req.Args, string(a))
+	}
+	req.Dir, req.OutputDir, req.Caller, req.Env = string(o.Dir), string(o.OutputDir), assigned(o.Caller), assigned(o.Env)
+	return req
+}
+
+// reply is what a monitor answers: the exec's name, or why the program was not started.
+type reply struct {
+	Exec  string       `json:"exec,omitempty"`
+	Error *ResultError `json:"error,omitempty"`
+}
+
+// Detach starts a program as Start does, and returns its exec's name when the program has been executed. The exec goes
+// on when the caller has ended, and ends with its monitor or its sandbox. The request must have no standard input,
+// writers or terminal, and the calling program must be one that answers to MonitorCommand by Monitor.
+func (s *Store) Detach(id string, req Request) (string, error) {
+	data, err := json.Marshal(s.order(id, req))
+	if err != nil {
+		return "", fmt.Errorf("start monitor: %w", err)
+	}
+	// What the caller left open for us is not the monitor's: a pipe's reader would wait for it.
+	if err := unix.CloseRange(3, math.MaxUint32, unix.CLOSE_RANGE_CLOEXEC); err != nil {
+		return "", fmt.Errorf("start monitor: %w", err)
+	}
+	cmd := exec.Command("/proc/self/exe", MonitorCommand, id)
+	cmd.Args[0], cmd.Dir, cmd.Env = "sandboxrun", "/", []string{}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	in, answer, err := startMonitor(cmd)
+	if err != nil {
+		return "", fmt.Errorf("start monitor: %w", err)
+	}
+	defer answer.Close()
+	_, _ = in.Write(data) // that it has ended is seen below
+	in.Close()
+	var r reply
+	if err := json.NewDecoder(answer).Decode(&r); err != nil {
+		_ = cmd.Wait()
+		return "", fail("sandbox_unavailable", "", "start program in sandbox %q: its monitor has ended: %s", id, cmd.ProcessState)
+	}
+	if r.Error != nil {
+		_ = cmd.Wait()
+		return "", &Error{Code: r.Error.Code, Hint: r.Error.Hint, Err: errors.New(r.Error.Message)}
+	}
+	return r.Exec, cmd.Process.Release()
+}
+
+// startMonitor starts it with pipes for the order and the answer. Its standard error is /dev/null.
+func startMonitor(cmd *exec.Cmd) (in, answer *os.File, err error) {
+	theirIn, in, err := os.Pipe()
+	if err != nil {
+		return nil, nil, err
+	}
+	defer theirIn.Close()
+	answer, theirAnswer, err := os.Pipe()
+	if err != nil {
+		in.Close()
+		return nil, nil, err
+	}
+	defer theirAnswer.Close()
+	cmd.Stdin, cmd.Stdout = theirIn, theirAnswer
+	if err := cmd.Start(); err != nil {
+		in.Close()
+		answer.Close()
+		return nil, nil, err
+	}
+	return in, answer, nil
+}
+
+func bytesOf(list []string) [][]byte {
+	out := make([][]byte, len(list))
+	for i, s := range list {
+		out[i] = []byte(s)
+	}
+	return out
+}
+
+func assignments(env map[string]string) [][]byte {
+	out := make([][]byte, 0, len(env))
+	for k, v := range env {
+		out = append(out, []byte(k+"="+v))
+	}
+	return out
+}
+
+func assigned(list [][]byte) map[string]string {
+	env := make(map[string]string, len(list))
+	for _, kv := range list {
+		k, v, _ := strings.Cut(string(kv), "=")
+		env[k] = v
+	}
+	return env
+}
+
+// Monitor carries an order out: it starts the program, answers, and looks after the exec to its end. If nobody hears the
+// answer there is no exec.
+func Monitor(in io.ReadCloser, answer io.WriteCloser, started func(*Running)) {
+	m, err := startOrdered(in)
+	in.Close()
+	r := reply{}
+	if err == nil {
+		r.Exec = m.running.Name
+		started(m.running)
+	} else {
+		r.Error = &ResultError{Code: "failed", Message: err.Error()}
+		if e, ok := errors.AsType[*Error](err); ok {
+			r.Error.Code, r.Error.Hint = e.Code, e.Hint
+		}
+	}
+	heard := json.NewEncoder(answer).Encode(r)
+	answer.Close()
+	if err != nil {
+		return
+	}
+	if heard != nil {
+		_ = m.running.process.Kill()
+	}
+	m.finish(heard == nil)
+}
+
+func startOrdered(in io.Reader) (*monitored, error) {
+	var o order
+	if err := json.NewDecoder(in).Decode(&o); err != nil {
+		return nil, fmt.Errorf("read order: %w", err)
+	}
+	store, err := OpenStore(string(o.Root))
+	if err != nil {
+		return nil, err
+	}
+	sb, err := store.Open(o.ID)
+	if err != nil {
+		return nil, err
+	}
+	return sb.startMonitored(o.request())
+}
+
+// monitored is a detached exec as its monitor has it.
+type monitored struct {
+	sb      *Sandbox
+	running *Running
+	root    *os.Root // the sandbox's directory
+	path    string   // in it
+	dir     *os.Root // its own directory
+	lock    *os.File
+	result  *os.File
+	pidns   *os.File
+}
+
+// startMonitored starts a program, with a directory for its exec. That has another name until the exec has one, and all
+// in it by then.
+func (sb *Sandbox) startMonitored(req Request) (_ *monitored, err error) {
+	m := &monitored{sb: sb, path: filepath.Join(execsDir, ".new-"+rand.Text())}
+	if err := m.prepare(&req); err != nil {
+		m.discard()
+		if pidfdWait(sb.init, 0) {
+			return nil, fail("sandbox_lost", lostHint(sb.state), "sandbox %q has ended", sb.state.ID)
+		}
+		return nil, fail("state_unusable", "is the disk full? another place: --root DIR", "start program in sandbox %q: %w", sb.state.ID, err)
+	}
+	req.detached = true
+	if m.running, err = sb.Start(req); err != nil {
+		m.discard()
+		return nil, err
+	}
+	if err := m.publish(); err != nil {
+		_ = m.running.process.Kill()
+		m.finish(false)
+		return nil, fmt.Errorf("start program in sandbox %q: %w", sb.state.ID, err)
+	}
+	return m, nil
+}
+
+// prepare makes the exec's files below the sandbox's directory as it is open: where that has been deleted nothing can be
+// made in it.
+func (m *monitored) prepare(req *Request) (err error) {
+	if m.root, err = os.OpenRoot(fmt.Sprintf("/proc/self/fd/%d", m.sb.dir.Fd())); err != nil {
+		return err
+	}
+	if err := m.root.Mkdir(execsDir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	if err := m.root.Mkdir(m.path, 0o700); err != nil {
+		return err
+	}
+	if m.dir, err = m.root.OpenRoot(m.path); err != nil {
+		return err
+	}
+	if m.lock, err = m.create(execLock); err != nil {
+		return err
+	}
+	if err := flock(m.lock, unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		return err
+	}
+	if m.pidns, err = m.create(execPidns); err != nil {
+		return err
+	}
+	if m.result, err = m.create(newResult); err != nil {
+		return err
+	}
+	// The program's output may fill the disk. How it ended must be told all the same.
+	_ = unix.Fallocate(int(m.result.Fd()), unix.FALLOC_FL_KEEP_SIZE, 0, smallResult)
+	var pair filePair
+	for i, name := range streamNames() {
+		f, err := m.create(name)
+		if err != nil {
+			return err
+		}
+		pair[i] = &streamFile{f: f, name: "the log of " + name, cap: DetachedMax}
+	}
+	req.files = append(req.files, pair)
+	return nil
+}
+
+// smallResult is more than a result has without output, in bytes.
+const smallResult = 32 << 10
+
+func (m *monitored) create(name string) (*os.File, error) {
+	return m.dir.OpenFile(name, os.O_CREATE|os.O_EXCL|os.O_RDWR, 0o600)
+}
+
+// publish gives the exec's directory the exec's name.
+func (m *monitored) publish() error {
+	if n, err := m.running.process.PIDNamespace(); err == nil { // else it has ended already
+		_, _ = m.pidns.WriteString(strconv.FormatUint(n, 10)) // only ps would miss it
+	}
+	m.pidns.Close()
+	path := filepath.Join(execsDir, m.running.Name)
+	if err := m.root.Rename(m.path, path); err != nil {
+		return err
+	}
+	m.path = path
+	return nil
+}
+
+func (m *monitored) discard() {
+	if m.root != nil {
+		_ = m.root.RemoveAll(m.path)
+	}
+}
+
+// finish waits for the exec's end and keeps its result. With the sandbox goes the directory too: then nothing is made in it.
+func (m *monitored) finish(keep bool) {
+	res, err := m.running.Wait()
+	switch {
+	case !keep:
+		m.discard()
+	case err != nil || res.Outcome == SandboxLost && !pidfdAlive(m.sb.init):
+	default:
+		_ = m.save(res) // a lost result shows as a lost exec
+	}
+	m.close()
+}
+
+// close gives the lock up at last: whoever waits for it finds the result.
+func (m *monitored) close() {
+	m.dir.Close()
+	m.root.Close()
+	m.lock.Close()
+}
+
+func (m *monitored) save(res *Result) error {
+	err := m.write(res)
+	if err != nil {
+		res.Stdout, res.Stderr, res.Encoding = "", "", "utf-8"
+		res.StdoutTruncated, res.StderrTruncated = res.StdoutBytes > 0, res.StderrBytes > 0
+		res.Warnings = append(res.Warnings, fmt.Sprintf("the output is not in the result: %v", cause(err)))
+		err = m.write(res)
+	}
+	if cerr := m.result.Close(); err == nil {
+		err = cerr
+	}
+	if err != nil {
+		return err
+	}
+	return m.dir.Rename(newResult, execResult)
+}
+
+func (m *monitored) write(res *Result) error {
+	var buf bytes.Buffer
+	enc := json.NewEncoder(&buf)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(res); err != nil {
+		return err
+	}
+	if _, err := m.result.WriteAt(buf.Bytes(), 0); err != nil {
+		return err
+	}
+	return m.result.Truncate(int64(buf.Len()))
+}

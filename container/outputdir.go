@@ -1,0 +1,218 @@
+package container
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// OutputDirMax is how many bytes of each stream Request.OutputDir keeps.
+const OutputDirMax = 1 << 30
+
+const (
+	codeOutputDir     = "output_dir_unusable"
+	codeOutputGranted = "output_dir_granted"
+	codeOutputExists  = "output_exists"
+)
+
+// outputDir is the directory of Request.OutputDir, with the two files that were made in it.
+type outputDir struct {
+	name   string
+	parent *os.File
+	dir    *os.File
+	made   string // what it is called in parent, if we have made it
+	files  filePair
+}
+
+// openOutput makes the files that the whole streams go to. The program must not be able to reach them, nor to lead us
+// astray: no link is followed that stands in a directory which it sees.
+func (sb *Sandbox) openOutput(name string) (*outputDir, error) {
+	sees, err := sb.shows()
+	if err != nil {
+		return nil, fmt.Errorf("keep output: %w", err)
+	}
+	o := &outputDir{name: name}
+	if err := o.open(sees); err != nil {
+		o.discard()
+		return nil, err
+	}
+	for i, base := range streamNames() {
+		f, err := newFileAt(o.dir, base)
+		switch {
+		case errors.Is(err, unix.EEXIST):
+			err = fail(codeOutputExists, "remove it, or choose another directory", "make %q: it exists already", name+"/"+base)
+		case err != nil:
+			err = fail(codeOutputDir, "", "make %q: %w", name+"/"+base, err)
+		}
+		if err != nil {
+			o.discard()
+			return nil, err
+		}
+		o.files[i] = &streamFile{f: f, name: name + "/" + base, cap: OutputDirMax}
+	}
+	return o, nil
+}
+
+func newFileAt(dir *os.File, name string) (*os.File, error) {
+	fd, err := unix.Openat(int(dir.Fd()), name, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	return os.NewFile(uintptr(fd), name), nil
+}
+
+// open walks to the directory, and makes it if only that is missing.
+func (o *outputDir) open(sees *shown) error {
+	w := hostWalk{rest: strings.Split(o.name, "/"), follow: func(dir *os.File) error {
+		return sees.refuse(dir, "a link on the way to output directory", o.name)
+	}}
+	missing, err := w.walk()
+	o.dir = w.at
+	var e *Error
+	switch {
+	case errors.As(err, &e):
+		return err
+	case errors.Is(err, unix.ENOENT):
+		return fail(codeOutputDir, "only the last directory of the path is made", "open output directory %q: %w", o.name, err)
+	case err != nil:
+		return fail(codeOutputDir, "", "open output directory %q: %w", o.name, err)
+	}
+	if err := sees.refuse(o.dir, "output directory", o.name); err != nil {
+		return err
+	}
+	if missing == "" {
+		return nil
+	}
+	o.parent, o.dir = o.dir, nil
+	switch err := unix.Mkdirat(int(o.parent.Fd()), missing, 0o700); err {
+	case nil:
+		o.made = missing
+	case unix.EEXIST:
+	default:
+		return fail(codeOutputDir, "", "make output directory %q: %w", o.name, err)
+	}
+	fd, err := unix.Openat(int(o.parent.Fd()), missing, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return fail(codeOutputDir, "", "open output directory %q: %w", o.name, err)
+	}
+	o.dir = os.NewFile(uintptr(fd), o.name)
+	return nil
+}
+
+// close releases what is not needed while the program runs.
+func (o *outputDir) close() {
+	for _, f := range []*os.File{o.parent, o.dir} {
+		if f != nil {
+			f.Close()
+		}
+	}
+}
+
+// discard removes what was made: the program has not run.
+func (o *outputDir) discard() {
+	for i, base := range streamNames() {
+		if o.files[i] != nil {
+			o.files[i].f.Close()
+			_ = unix.Unlinkat(int(o.dir.Fd()), base, 0)
+		}
+	}
+	if o.made != "" {
+		_ = unix.Unlinkat(int(o.parent.Fd()), o.made, unix.AT_REMOVEDIR)
+	}
+	o.close()
+}
+
+// hostWalk walks to a directory of the host's as the kernel does, but asks before it follows a link.
+type hostWalk struct {
+	at     *os.File // the directory that has been reached
+	rest   []string
+	links  int
+	follow func(dir *os.File) error // may refuse to follow a link that stands in dir
+}
+
+const maxLinks = 40 // as the kernel's
+
+// walk gives the last name of the path where only that does not exist; then at is its parent.
+func (w *hostWalk) walk() (missing string, err error) {
+	if err := w.to(unix.AT_FDCWD, "/"); err != nil {
+		return "", err
+	}
+	for len(w.rest) > 0 {
+		name := w.rest[0]
+		w.rest = w.rest[1:]
+		if name == "" || name == "." {
+			continue
+		}
+		err := w.step(name)
+		if errors.Is(err, unix.ENOENT) && strings.Join(w.rest, "") == "" {
+			return name, nil
+		}
+		if err != nil {
+			return "", err
+		}
+	}
+	return "", nil
+}
+
+func (w *hostWalk) to(dir int, name string) error {
+	fd, err := unix.Openat(dir, name, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	if w.at != nil {
+		w.at.Close()
+	}
+	w.at = os.NewFile(uintptr(fd), name)
+	return nil
+}
+
+func (w *hostWalk) step(name string) error {
+	at := int(w.at.Fd())
+	var st unix.Stat_t
+	if err := unix.Fstatat(at, name, &st, unix.AT_SYMLINK_NOFOLLOW); err != nil {
+		return err
+	}
+	switch st.Mode & unix.S_IFMT {
+	case unix.S_IFDIR:
+		return w.to(at, name)
+	case unix.S_IFLNK:
+	default:
+		return unix.ENOTDIR
+	}
+	if w.links++; w.links > maxLinks {
+		return unix.ELOOP
+	}
+	if err := w.follow(w.at); err != nil {
+		return err
+	}
+	buf := make([]byte, unix.PathMax)
+	n, err := unix.Readlinkat(at, name, buf)
+	if err != nil {
+		return err
+	}
+	target := string(buf[:n])
+	w.rest = append(strings.Split(target, "/"), w.rest...)
+	if strings.HasPrefix(target, "/") {
+		return w.to(unix.AT_FDCWD, "/")
+	}
+	return nil
+}
+
+// startKeeping starts a program whose whole streams go to files too.
+func (sb *Sandbox) startKeeping(req Request) (*Running, error) {
+	out, err := sb.openOutput(req.OutputDir)
+	if err != nil {
+		return nil, err
+	}
+	req.files = append(req.files, out.files)
+	r, err := sb.begin(req)
+	if err != nil {
+		out.discard()
+		return nil, err
+	}
+	out.close()
+	return r, nil
+}

@@ -1,0 +1,249 @@
+package container
+
+import (
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/sandboxrun/sandboxrun/forkexec"
+	"github.com/sandboxrun/sandboxrun/spec"
+)
+
+// Stats is what a sandbox's programs use at one moment. Our own process 1 and the reapers do not count. Nil is a figure that is not
+// known, or a limit that there is not.
+type Stats struct {
+	Time    time.Time `json:"time"`
+	Sandbox string    `json:"sandbox"`
+	Execs   int       `json:"execs"` // that run
+
+	// MemoryBytes is what cannot be had back by forgetting what is on disk too. Where no control group counts, it is the
+	// sum of the processes' shares, with what lies in file systems in memory.
+	MemoryBytes int64  `json:"memory_bytes"`
+	MemoryLimit *int64 `json:"memory_limit_bytes"`
+
+	CPUMS           float64  `json:"cpu_ms"`       // of the execs that run, since each was started
+	CPULimitMS      *float64 `json:"cpu_limit_ms"` // of each
+	CPUPercent      *float64 `json:"cpu_percent"`  // of one processor, since the last look
+	CPULimitPercent *float64 `json:"cpu_limit_percent"`
+
+	Pids      int    `json:"pids"` // processes and threads
+	PidsLimit *int64 `json:"pids_limit"`
+
+	DiskBytes *int64 `json:"disk_bytes"` // written to writable grants, where that is limited
+	DiskLimit *int64 `json:"disk_limit_bytes"`
+
+	// EachExec names the limits that hold for each exec by itself: "cpu", and those that nothing but the launcher holds.
+	EachExec []string `json:"each_exec"`
+}
+
+// Meter looks at what a sandbox uses, again and again.
+type Meter struct {
+	sb   *Sandbox
+	disk *diskWatch
+
+	last  time.Time
+	busy  time.Duration            // processor time used until then
+	execs map[uint64]time.Duration // the same of each exec, where nothing but /proc counts
+}
+
+// Meter begins to look. The Sandbox must stay open meanwhile.
+func (sb *Sandbox) Meter() *Meter {
+	m := &Meter{sb: sb}
+	if l := &sb.state.Launch; l.Limits.Disk > 0 {
+		m.disk = newDiskWatch(l.Held.Write, l.Held.Disk, l.Limits.Disk)
+	}
+	return m
+}
+
+// Look says what is used now. That the sandbox has ended is an error with the code "sandbox_lost".
+func (m *Meter) Look() (Stats, error) {
+	st := m.sb.state
+	if !pidfdAlive(m.sb.init) {
+		return Stats{}, fail("sandbox_lost", lostHint(st), "sandbox %q has ended", st.ID)
+	}
+	now := time.Now()
+	u, err := m.usage()
+	if err != nil {
+		return Stats{}, err
+	}
+	l := &st.Launch.Limits
+	s := Stats{
+		Time: now.UTC(), Sandbox: st.ID, Execs: u.execs, MemoryBytes: u.memory, CPUMS: ms(u.cpu), Pids: u.tasks,
+		MemoryLimit: limitOf(l.Memory), CPULimitMS: limitOf(ms(l.CPU)), CPULimitPercent: limitOf(percent * l.CPUs),
+		PidsLimit: limitOf(l.Pids), DiskLimit: limitOf(l.Disk), EachExec: eachExec(st.Limits),
+	}
+	if !m.last.IsZero() {
+		load := math.Round(max(0, (u.busy-m.busy).Seconds()/now.Sub(m.last).Seconds())*percent*10) / 10
+		s.CPUPercent = &load
+	}
+	m.last, m.busy = now, u.busy
+	if m.disk != nil {
+		used, _, _ := m.disk.check(now, -1)
+		s.DiskBytes = &used
+	}
+	return s, nil
+}
+
+const percent = 100
+
+// limitOf is nil where there is no limit.
+func limitOf[T int64 | float64](n T) *T {
+	if n <= 0 {
+		return nil
+	}
+	return &n
+}
+
+func eachExec(limits []spec.Limit) []string {
+	list := []string{}
+	for _, l := range limits {
+		if l.EnforcedBy == spec.ByWatcher && slices.Contains([]string{"cpu", "memory", "pids"}, l.Name) {
+			list = append(list, l.Name)
+		}
+	}
+	return list
+}
+
+// used are the figures themselves.
+type used struct {
+	execs  int
+	memory int64
+	tasks  int
+	cpu    time.Duration // of the execs that run
+	busy   time.Duration // of all; only what has been added since the last look means something
+}
+
+// usage asks the control groups, and looks at the processes for what those do not tell.
+func (m *Meter) usage() (used, error) {
+	const all = forkexec.GroupMemory | forkexec.GroupPids | forkexec.GroupCPUAcct
+	u, told := byGroups(m.sb.state.Launch.Held.Groups)
+	if told == all {
+		return u, nil
+	}
+	p, err := m.byProcesses()
+	if err != nil {
+		return used{}, err
+	}
+	p.memory = choose(told&forkexec.GroupMemory != 0, u.memory, p.memory)
+	p.tasks = choose(told&forkexec.GroupPids != 0, u.tasks, p.tasks)
+	if told&forkexec.GroupCPUAcct != 0 {
+		p.cpu, p.busy = u.cpu, u.busy
+	}
+	return p, nil
+}
+
+func choose[T any](first bool, a, b T) T {
+	if first {
+		return a
+	}
+	return b
+}
+
+// byGroups reads what control groups count, and says by a bit for each controller which figures these are.
+func byGroups(groups []forkexec.Group) (u used, told int) {
+	for _, g := range groups {
+		has := func(c int) bool { return g.Controllers&c != 0 }
+		execs, ok := busyGroups(g.Dir)
+		if !ok {
+			continue // gone: the sandbox is ending
+		}
+		u.execs = max(u.execs, len(execs))
+		tells := func(c int, ok bool) {
+			if ok {
+				told |= c
+			}
+		}
+		if has(forkexec.GroupMemory) {
+			u.memory, ok = groupMemory(g)
+			tells(forkexec.GroupMemory, ok)
+		}
+		if has(forkexec.GroupPids) {
+			u.tasks, ok = groupTasks(execs)
+			tells(forkexec.GroupPids, ok)
+		}
+		if has(forkexec.GroupCPUAcct) {
+			u.busy, ok = groupCPU(g, g.Dir)
+			tells(forkexec.GroupCPUAcct, ok)
+			for _, dir := range execs {
+				n, _ := groupCPU(g, dir) // one that has ended meanwhile no longer runs
+				u.cpu += n
+			}
+		}
+	}
+	return u, told
+}
+
+// busyGroups are the groups of the execs that run: below the sandbox's own, named as they are, and not empty.
+func busyGroups(dir string) (list []string, ok bool) {
+	entries, err := os.ReadDir(dir)
+	for _, e := range entries {
+		number, is := strings.CutPrefix(e.Name(), "e")
+		if !is || !e.IsDir() || strings.Trim(number, "0123456789") != "" {
+			continue
+		}
+		sub := filepath.Join(dir, e.Name())
+		if procs, err := os.ReadFile(filepath.Join(sub, "cgroup.procs")); err == nil && len(procs) > 0 {
+			list = append(list, sub)
+		}
+	}
+	return list, err == nil
+}
+
+// groupMemory is without what can be had back at once, as other tools that show it do.
+func groupMemory(g forkexec.Group) (int64, bool) {
+	now, cache := "memory.usage_in_bytes", "total_inactive_file"
+	if g.Unified {
+		now, cache = "memory.current", "inactive_file"
+	}
+	n, ok := controlNumber(filepath.Join(g.Dir, now), "")
+	if reclaimable, there := controlNumber(filepath.Join(g.Dir, "memory.stat"), cache); there {
+		n = max(0, n-reclaimable)
+	}
+	return n, ok
+}
+
+// groupTasks counts processes and threads, less the reaper of each exec.
+func groupTasks(execs []string) (int, bool) {
+	sum := 0
+	for _, dir := range execs {
+		n, ok := controlNumber(filepath.Join(dir, "pids.current"), "")
+		if _, err := os.Stat(dir); err == nil && !ok {
+			return 0, false // it is there and does not count
+		}
+		sum += max(0, int(n)-1)
+	}
+	return sum, true
+}
+
+func groupCPU(g forkexec.Group, dir string) (time.Duration, bool) {
+	if g.Unified {
+		n, ok := controlNumber(filepath.Join(dir, "cpu.stat"), "usage_usec")
+		return time.Duration(n) * time.Microsecond, ok
+	}
+	n, ok := controlNumber(filepath.Join(dir, "cpuacct.usage"), "")
+	return time.Duration(n), ok
+}
+
+func controlNumber(path, word string) (int64, bool) {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return 0, false
+	}
+	return numberAfter(string(data), word)
+}
+
+// numberAfter finds the number that follows a word at the start of a line; without a word the first line's.
+func numberAfter(text, word string) (int64, bool) {
+	for line := range strings.Lines(text) {
+		rest, ok := strings.CutPrefix(line, word)
+		rest = strings.TrimSuffix(strings.TrimSpace(rest), " kB")
+		if n, err := strconv.ParseInt(rest, 10, 64); ok && err == nil {
+			return n, true
+		}
+	}
+	return 0, false
+}

@@ -1,0 +1,164 @@
+package container
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/sandboxrun/sandboxrun/forkexec"
+	"github.com/sandboxrun/sandboxrun/spec"
+)
+
+// fakeGroups makes files as control groups have them.
+func fakeGroups(t *testing.T, files map[string]string) string {
+	t.Helper()
+	dir := t.TempDir()
+	for name, text := range files {
+		p := filepath.Join(dir, name)
+		if err := os.MkdirAll(filepath.Dir(p), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(p, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
+func TestByGroups(t *testing.T) {
+	const all = forkexec.GroupMemory | forkexec.GroupPids | forkexec.GroupCPUAcct
+	want := used{execs: 2, memory: 900, tasks: 7, cpu: 5 * time.Second, busy: 60 * time.Second}
+	unified := fakeGroups(t, map[string]string{
+		"memory.current": "1000\n", "memory.stat": "anon 5\ninactive_anon 7\ninactive_file 100\nactive_file 3\n",
+		"pids.current": "30\n", "cpu.stat": "usage_usec 60000000\nuser_usec 1\n",
+		"e000001/cgroup.procs": "7\n", "e000001/pids.current": "3\n", "e000001/cpu.stat": "usage_usec 1000000\n",
+		"e000012/cgroup.procs": "8\n9\n", "e000012/pids.current": "6\n", "e000012/cpu.stat": "usage_usec 4000000\n",
+		// One that was left behind, and what is no exec's.
+		"e000013/cgroup.procs": "", "e000013/pids.current": "0\n", "e000013/cpu.stat": "usage_usec 9000000\n",
+		"init/cgroup.procs": "1\n", "init/pids.current": "1\n", "exe/cgroup.procs": "1\n",
+	})
+	if u, told := byGroups([]forkexec.Group{{Dir: unified, Unified: true, Controllers: all}}); u != want || told != all {
+		t.Errorf("version 2: %+v %b", u, told)
+	}
+	memory := fakeGroups(t, map[string]string{
+		"memory.usage_in_bytes": "1000\n", "memory.stat": "inactive_file 5\ntotal_inactive_file 100\n",
+		"e000001/cgroup.procs": "7\n", "e000012/cgroup.procs": "7\n",
+	})
+	pids := fakeGroups(t, map[string]string{
+		"pids.current": "30\n", "e000001/pids.current": "3\n", "e000012/pids.current": "6\n",
+		"e000001/cgroup.procs": "7\n", "e000012/cgroup.procs": "7\n",
+	})
+	cpu := fakeGroups(t, map[string]string{"cpu.cfs_quota_us": "1\n"})
+	acct := fakeGroups(t, map[string]string{
+		"cpuacct.usage": "60000000000\n", "e000001/cpuacct.usage": "1000000000\n", "e000012/cpuacct.usage": "4000000000\n",
+		"e000001/cgroup.procs": "7\n", "e000012/cgroup.procs": "7\n",
+	})
+	groups := []forkexec.Group{
+		{Dir: memory, Controllers: forkexec.GroupMemory},
+		{Dir: pids, Controllers: forkexec.GroupPids},
+		{Dir: cpu, Controllers: forkexec.GroupCPU},
+		{Dir: acct, Controllers: forkexec.GroupCPUAcct},
+	}
+	if u, told := byGroups(groups); u != want || told != all {
+		t.Errorf("version 1: %+v %b", u, told)
+	}
+	if u, told := byGroups(groups[:3]); told != forkexec.GroupMemory|forkexec.GroupPids || u.tasks != 7 || u.cpu != 0 {
+		t.Errorf("not all: %+v %b", u, told)
+	}
+	if err := os.Remove(filepath.Join(pids, "e000012", "pids.current")); err != nil {
+		t.Fatal(err)
+	}
+	if _, told := byGroups(groups); told != forkexec.GroupMemory|forkexec.GroupCPUAcct {
+		t.Errorf("one does not count: %b", told)
+	}
+	if _, told := byGroups([]forkexec.Group{{Dir: "/no/such", Unified: true, Controllers: all}}); told != 0 {
+		t.Errorf("gone: %b", told)
+	}
+}
+
+// TestMeter looks at real programs.
+func TestMeter(t *testing.T) {
+	sb := sandboxOf(t, "limits.pids = 50\nlimits.memory = \"1G\"\nlimits.cpus = 1\nlimits.cpu = 60\nenforce = \"best_effort\"")
+	m := sb.Meter()
+	look := func() Stats {
+		t.Helper()
+		s, err := m.Look()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s
+	}
+	s := look()
+	if s.Execs != 0 || s.Pids != 0 || s.CPUMS != 0 || s.MemoryBytes > 2<<20 || s.CPUPercent != nil || s.DiskBytes != nil || s.DiskLimit != nil {
+		t.Errorf("nothing runs: %+v", s)
+	}
+	if *s.PidsLimit != 50 || *s.MemoryLimit != 1<<30 || *s.CPULimitPercent != 100 || *s.CPULimitMS != 60000 {
+		t.Errorf("limits: %+v", s)
+	}
+	idle := startReady(t, sb, "head -c 20000000 /dev/zero >/tmp/file; sleep 100 & sleep 100 & echo ready; wait")
+	busy := startReady(t, sb, "echo ready; while :; do :; done")
+	look()
+	time.Sleep(400 * time.Millisecond)
+	s = look()
+	if s.Execs != 2 || s.Pids != 4 || s.MemoryBytes < 20_000_000 || s.MemoryBytes > 60_000_000 {
+		t.Errorf("two execs: %+v", s)
+	}
+	if s.CPUMS < 30 || s.CPUMS > 20_000 || *s.CPUPercent < 5 || *s.CPUPercent > 130 {
+		t.Errorf("a busy one: %v ms, %v %%", s.CPUMS, *s.CPUPercent)
+	}
+	for _, r := range []*Running{idle, busy} {
+		if err := r.process.Kill(); err != nil {
+			t.Error(err)
+		}
+		if _, err := r.Wait(); err != nil {
+			t.Error(err)
+		}
+	}
+	time.Sleep(50 * time.Millisecond)
+	look()
+	time.Sleep(200 * time.Millisecond)
+	if s = look(); s.Execs != 0 || s.Pids != 0 || *s.CPUPercent > 5 || s.CPUMS != 0 {
+		t.Errorf("nothing runs any more: %+v", s)
+	}
+	sb.end()
+	if _, err := m.Look(); err == nil || err.(*Error).Code != "sandbox_lost" { //nolint:errorlint // it is one
+		t.Error(err)
+	}
+	if !sb.WaitEnd(t.Context(), time.Hour) {
+		t.Error("it has not ended")
+	}
+}
+
+func TestWaitEndWaits(t *testing.T) {
+	sb := newSandbox(t)
+	for _, d := range []time.Duration{0, 500 * time.Microsecond, 230 * time.Millisecond} {
+		start := time.Now()
+		if sb.WaitEnd(t.Context(), d) || time.Since(start) < d || time.Since(start) > d+2*time.Second {
+			t.Errorf("%v: waited %v", d, time.Since(start))
+		}
+	}
+}
+
+func TestEachExec(t *testing.T) {
+	list := eachExec([]spec.Limit{
+		{Name: "cpu", EnforcedBy: spec.ByWatcher},
+		{Name: "disk", EnforcedBy: spec.ByWatcher},
+		{Name: "pids", EnforcedBy: spec.ByCgroup1},
+		{Name: "memory", EnforcedBy: spec.ByWatcher},
+	})
+	if fmt.Sprint(list) != "[cpu memory]" {
+		t.Error(list)
+	}
+}
+
+func BenchmarkLook(b *testing.B) {
+	sb := newSandbox(b)
+	m := sb.Meter()
+	for b.Loop() {
+		if _, err := m.Look(); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

@@ -1,0 +1,65 @@
+// The events of a plain exec, in the form that container/events.go describes.
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+#include "client.h"
+
+#define EVENTS "events.jsonl"
+#define MAX_EVENTS (4 << 20) // then it is for Go to begin a new file
+#define MAX_COMMAND 256
+
+// fx_events_plain says whether the events of a command can be written here: nothing in its name needs to be escaped.
+int fx_events_plain(const struct fx_limits *l, const char *command)
+{
+	struct stat st;
+	size_t n = 0;
+	for (const char *c = command; *c; c++, n++)
+		if (*c < ' ' || *c > '~' || *c == '"' || *c == '\\')
+			return 0;
+	return n <= MAX_COMMAND && (fstatat(l->state, EVENTS, &st, AT_SYMLINK_NOFOLLOW) < 0 || st.st_size < MAX_EVENTS);
+}
+
+// append writes one line at once, so that those of parallel execs do not mix.
+static void append(const struct fx_limits *l, int flags, const char *event, const char *rest)
+{
+	char line[1024], when[32], name[32];
+	struct timespec now;
+	struct tm t;
+	clock_gettime(CLOCK_REALTIME, &now);
+	gmtime_r(&now.tv_sec, &t);
+	strftime(when, sizeof when, "%Y-%m-%dT%H:%M:%S", &t);
+	fx_exec_name(l, name, sizeof name);
+	int n = snprintf(line, sizeof line, "{\"time\":\"%s.%09ldZ\",\"event\":\"%s\",\"exec\":\"%s\",%s}\n", when, now.tv_nsec, event, name, rest);
+	int fd = openat(l->state, EVENTS, O_WRONLY | O_APPEND | O_NOFOLLOW | O_CLOEXEC | flags, 0600);
+	if (fd < 0 && errno == ENOENT)
+		return; // the sandbox has been deleted
+	if (fd < 0 || write(fd, line, (size_t)n) != n)
+		dprintf(2, "sandboxrun: warning: an event of this exec was not kept: write " EVENTS ": %s\n", strerror(errno));
+	close(fd);
+}
+
+void fx_event_started(const struct fx_limits *l, const char *command)
+{
+	char rest[MAX_COMMAND + 32];
+	snprintf(rest, sizeof rest, "\"command\":\"%s\"", command);
+	append(l, O_CREAT, "exec_started", rest);
+}
+
+void fx_event_ended(const struct fx_limits *l, const struct fx_status *st, const struct fx_verdict *v, double seconds)
+{
+	char rest[512];
+	int64_t cpu = st ? st->utime_us + st->stime_us : 0, memory = st ? st->maxrss_kib * 1024 : 0;
+	const char *quote = v->finding ? "\"" : "";
+	if (l->cpu_used_us > cpu)
+		cpu = l->cpu_used_us;
+	if (l->memory_peak > 0)
+		memory = l->memory_peak;
+	snprintf(rest, sizeof rest, "\"outcome\":\"%s\",\"finding\":%s%s%s,\"exit_code\":%d,\"wall_ms\":%.3f,\"cpu_ms\":%.3f,\"max_rss_bytes\":%lld",
+		 v->outcome, quote, v->finding ? v->finding : "null", quote, v->status, seconds * 1e3, (double)cpu / 1e3, (long long)memory);
+	append(l, 0, "exec_ended", rest);
+}

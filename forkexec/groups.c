@@ -1,0 +1,256 @@
+// The control groups of one exec, and the count of a sandbox's execs. A group of the sandbox's own limits all execs
+// together; each exec has one below it, so that what it used and exceeded is known of it alone.
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include "forkexec.h"
+#include "groups.h"
+
+#define HELPERS 3 // processes of ours in a sandbox for an exec besides the program: at its start join and member; the reaper
+#define SLACK 64 // helpers that are allowed for where the limit cannot be adapted while an exec runs
+
+int fx_exec_name(const struct fx_limits *l, char *buf, size_t size)
+{
+	return snprintf(buf, size, "e%06llu", (unsigned long long)l->number);
+}
+
+static int group_path(const struct fx_limits *l, const struct fx_cgroup *g, const char *file, char *buf)
+{
+	char name[32];
+	fx_exec_name(l, name, sizeof name);
+	int n = g->controllers == FX_CPU && !g->unified // it limits the sandbox as a whole and counts nothing
+			? snprintf(buf, FX_GROUP_PATH, "%s%s%s", g->parent, *file ? "/" : "", file)
+			: snprintf(buf, FX_GROUP_PATH, "%s/%s%s%s", g->parent, name, *file ? "/" : "", file);
+	if (n < 0 || n >= FX_GROUP_PATH)
+		return errno = ENAMETOOLONG, -1;
+	return 0;
+}
+
+static int put_number(const char *path, int64_t n)
+{
+	char text[32];
+	int len = snprintf(text, sizeof text, "%lld", (long long)n);
+	int fd = open(path, O_WRONLY | O_CLOEXEC);
+	if (fd < 0)
+		return -1;
+	ssize_t w = write(fd, text, (size_t)len);
+	int saved = errno;
+	close(fd);
+	errno = saved;
+	return w == len ? 0 : -1;
+}
+
+static int group_write(struct fx_limits *l, const struct fx_cgroup *g, const char *file, int64_t n)
+{
+	char path[FX_GROUP_PATH];
+	if (group_path(l, g, file, path) == 0 && put_number(path, n) == 0)
+		return 0;
+	l->failed = file;
+	return -1;
+}
+
+// number_in finds the number that follows a word at the start of a line, or the first one where word is empty.
+static int64_t number_in(const char *path, const char *word)
+{
+	char text[4096];
+	int fd = open(path, O_RDONLY | O_CLOEXEC);
+	ssize_t n = fd < 0 ? -1 : read(fd, text, sizeof text - 1);
+	if (fd >= 0)
+		close(fd);
+	if (n <= 0)
+		return -1;
+	text[n] = 0;
+	size_t len = strlen(word);
+	for (char *p = text; p; p = strchr(p, '\n') ? strchr(p, '\n') + 1 : NULL)
+		if (strncmp(p, word, len) == 0 && (len == 0 || p[len] == ' '))
+			return strtoll(p + len, NULL, 10);
+	return -1;
+}
+
+int64_t fx_group_number(const struct fx_limits *l, const struct fx_cgroup *g, const char *file, const char *word)
+{
+	char path[FX_GROUP_PATH];
+	return group_path(l, g, file, path) < 0 ? -1 : number_in(path, word);
+}
+
+static int group_limit(struct fx_limits *l, const struct fx_cgroup *g)
+{
+	if ((g->controllers & FX_MEMORY) && l->memory > 0) {
+		if (group_write(l, g, g->unified ? "memory.max" : "memory.limit_in_bytes", l->memory) < 0)
+			return -1;
+		// Not there where the kernel has no swap to count.
+		if (group_write(l, g, g->unified ? "memory.swap.max" : "memory.memsw.limit_in_bytes", g->unified ? 0 : l->memory) < 0 &&
+		    errno != ENOENT)
+			return -1;
+	}
+	if ((g->controllers & FX_PIDS) && l->pids > 0)
+		return group_write(l, g, "pids.max", l->pids + 1); // the reaper
+	return 0;
+}
+
+static int group_make(struct fx_limits *l, struct fx_cgroup *g)
+{
+	char path[FX_GROUP_PATH];
+	l->failed = "";
+	if (group_path(l, g, "", path) < 0)
+		return -1;
+	if ((g->unified || g->controllers != FX_CPU) && mkdir(path, 0755) < 0) {
+		// A launcher that was killed has left it; its exec is gone with it.
+		if (errno != EEXIST || rmdir(path) < 0 || mkdir(path, 0755) < 0)
+			return -1;
+	}
+	if (group_limit(l, g) < 0)
+		return -1;
+	if (!g->unified && group_path(l, g, "tasks", path) < 0)
+		return -1;
+	g->fd = open(path, (g->unified ? O_RDONLY | O_DIRECTORY : O_WRONLY) | O_CLOEXEC);
+	return g->fd < 0 ? -1 : 0;
+}
+
+const struct fx_cgroup *fx_group_of(const struct fx_limits *l, unsigned controller)
+{
+	for (size_t i = 0; i < l->n_cgroups; i++)
+		if (l->cgroups[i].controllers & controller)
+			return &l->cgroups[i];
+	return NULL;
+}
+
+static int64_t sandbox_number(const struct fx_cgroup *g, const char *file, const char *word)
+{
+	char path[FX_GROUP_PATH];
+	int n = snprintf(path, sizeof path, "%s/%s", g->parent, file);
+	return n < 0 || n >= (int)sizeof path ? -1 : number_in(path, word);
+}
+
+struct counts { uint64_t last, running; };
+
+// count changes the file that all execs of a sandbox share, and what depends on it: the helpers of those that run are
+// counted by the kernel too, and are not the program's to use. A launcher that was killed is counted for ever, which
+// leaves programs a little more room together, and no single one any.
+static int count(struct fx_limits *l, int change)
+{
+	if (l->state < 0)
+		return 0;
+	struct counts c = {0, 0};
+	const struct fx_cgroup *g = fx_group_of(l, FX_PIDS);
+	int fd = openat(l->state, "execs", (change > 0 ? O_CREAT : 0) | O_RDWR | O_CLOEXEC, 0600), result = -1;
+	l->failed = "execs";
+	if (fd < 0)
+		return -1;
+	while (flock(fd, LOCK_EX) < 0)
+		if (errno != EINTR)
+			goto out;
+	if (pread(fd, &c, sizeof c, 0) < 0)
+		goto out;
+	c.last += change > 0;
+	c.running += c.running > 0 || change > 0 ? (uint64_t)change : 0;
+	if (pwrite(fd, &c, sizeof c, 0) != sizeof c)
+		goto out;
+	if (change > 0)
+		l->number = c.last;
+	result = 0;
+	if (l->sandbox_pids > 0 && g) {
+		char path[FX_GROUP_PATH];
+		int n = snprintf(path, sizeof path, "%s/pids.max", g->parent);
+		l->failed = "pids.max";
+		result = n < (int)sizeof path ? put_number(path, l->sandbox_pids + (int64_t)c.running) : -1; // their reapers
+	} else if (l->nproc) {
+		uint64_t helpers = HELPERS * c.running, most = helpers < SLACK ? SLACK : helpers;
+		l->nproc = l->sandbox_pids > 0 ? (uint64_t)l->sandbox_pids + 1 + most : 0;
+	}
+out:;
+	int saved = errno;
+	close(fd);
+	errno = saved;
+	return result;
+}
+
+// fx_limits_open numbers the exec and makes its groups. On failure errno and failed say why, and nothing is left.
+int fx_limits_open(struct fx_limits *l)
+{
+	l->proc = -1;
+	for (size_t i = 0; i < l->n_cgroups; i++)
+		l->cgroups[i].fd = -1;
+	if (count(l, 1) < 0)
+		return -1;
+	const struct fx_cgroup *p = fx_group_of(l, FX_PIDS);
+	if (p && p->unified)
+		l->pids_before = sandbox_number(p, "pids.events", "max");
+	for (size_t i = 0; i < l->n_cgroups; i++)
+		if (group_make(l, &l->cgroups[i]) < 0) {
+			int saved = errno;
+			fx_limits_close(l);
+			errno = saved;
+			return -1;
+		}
+	l->started_us = fx_now_us();
+	return 0;
+}
+
+static void close_groups(struct fx_limits *l)
+{
+	for (size_t i = 0; i < l->n_cgroups; i++) {
+		if (l->cgroups[i].fd >= 0)
+			close(l->cgroups[i].fd);
+		l->cgroups[i].fd = -1;
+	}
+}
+
+// fx_limits_started is called once the program has been executed.
+void fx_limits_started(struct fx_limits *l)
+{
+	close_groups(l);
+}
+
+int64_t fx_group_cpu(const struct fx_limits *l)
+{
+	const struct fx_cgroup *g = fx_group_of(l, FX_CPUACCT);
+	if (!g)
+		return -1;
+	int64_t n = g->unified ? fx_group_number(l, g, "cpu.stat", "usage_usec") : fx_group_number(l, g, "cpuacct.usage", "");
+	return n < 0 || g->unified ? n : n / 1000;
+}
+
+static void read_groups(struct fx_limits *l)
+{
+	const struct fx_cgroup *m = fx_group_of(l, FX_MEMORY), *p = fx_group_of(l, FX_PIDS);
+	if (m) {
+		l->oom_kills = fx_group_number(l, m, m->unified ? "memory.events" : "memory.oom_control", "oom_kill");
+		l->memory_peak = fx_group_number(l, m, m->unified ? "memory.peak" : "memory.max_usage_in_bytes", "");
+	}
+	if (p) {
+		l->pids_events = fx_group_number(l, p, "pids.events", "max");
+		// Since Linux 6.11 an event is counted where the limit stood that was met: that may be the sandbox's own.
+		if (p->unified && l->pids_events == 0 && l->pids_before >= 0)
+			l->pids_events = sandbox_number(p, "pids.events", "max") - l->pids_before;
+	}
+	int64_t cpu = fx_group_cpu(l);
+	if (cpu >= 0)
+		l->cpu_used_us = cpu;
+}
+
+// fx_limits_close reads what the groups have counted and removes them. Every process of the exec is gone.
+void fx_limits_close(struct fx_limits *l)
+{
+	read_groups(l);
+	close_groups(l);
+	for (size_t i = 0; i < l->n_cgroups; i++) {
+		const struct fx_cgroup *g = &l->cgroups[i];
+		char path[FX_GROUP_PATH];
+		if ((g->controllers == FX_CPU && !g->unified) || group_path(l, g, "", path) < 0)
+			continue;
+		// A process that is gone may still be on its way out of its group.
+		for (int try = 0; rmdir(path) < 0 && errno == EBUSY && try < 100; try++)
+			usleep(100);
+	}
+	if (l->proc >= 0)
+		close(l->proc);
+	l->proc = -1;
+	count(l, -1);
+}

@@ -1,0 +1,220 @@
+package forkexec
+
+/*
+#include <stdlib.h>
+#include "forkexec.h"
+*/
+import "C"
+
+import (
+	"cmp"
+	"fmt"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// Controllers of control groups, of which a Group has some.
+const (
+	GroupMemory  = C.FX_MEMORY
+	GroupPids    = C.FX_PIDS
+	GroupCPU     = C.FX_CPU
+	GroupCPUAcct = C.FX_CPUACCT
+)
+
+// Group is a control group of the sandbox's own, below which each exec gets one.
+type Group struct {
+	Dir         string `json:"dir"`
+	Unified     bool   `json:"unified,omitempty"` // version 2
+	Controllers int    `json:"controllers"`       // Group* that limit or count something here
+}
+
+// Limits is what an exec may use. Zero is no limit.
+type Limits struct {
+	State *os.File // the sandbox's directory, where its execs are counted; nil: they are not
+
+	Wall, Idle  time.Duration
+	CPU         time.Duration // of all its processes together
+	Memory      int64         // bytes
+	Pids        int64         // processes and threads
+	SandboxPids int64         // of all execs of the sandbox together
+	// WatchMemory, WatchPids say that nothing else holds that limit: it is looked at now and then.
+	WatchMemory, WatchPids bool
+	Nproc                  bool     // the limit of processes is held by RLIMIT_NPROC, in user namespaces of the sandbox's
+	CPUs                   int      // how many processors the program can run on
+	Tmpfs                  []string // file systems that count as memory where that is watched: paths inside
+	Groups                 []Group
+	// Check is asked about limits that are held elsewhere; it says when to ask again. It is told how many bytes the exec
+	// has written to disks. May be nil.
+	Check func(written int64) (exceeded bool, again time.Duration)
+}
+
+// MaxCPUs is how many processors are told apart.
+const MaxCPUs = C.FX_CPUS
+
+// Why an exec was ended by us.
+type Why int
+
+// Reasons to end an exec.
+const (
+	ByItself   Why = C.FX_BY_ITSELF
+	ByWall     Why = C.FX_WALL
+	ByIdle     Why = C.FX_IDLE
+	ByCPU      Why = C.FX_CPU_TIME
+	ByMemory   Why = C.FX_MEMORY_USED
+	ByPids     Why = C.FX_TASKS
+	byStuck    Why = C.FX_STUCK // the reaper does not do its work
+	ByCheck    Why = 100        // Limits.Check
+	ByRequest  Why = 101        // Kill
+	neverAgain     = time.Duration(-1)
+)
+
+func (l *Limits) watched() int {
+	return number(l.WatchMemory)*GroupMemory | number(l.WatchPids)*GroupPids | number(l.Check != nil)*C.FX_IO
+}
+
+// limits is Limits while an exec runs.
+type limits struct {
+	c      *C.struct_fx_limits
+	free   []unsafe.Pointer
+	check  func(int64) (bool, time.Duration)
+	output atomic.Int64 // microseconds of the monotonic clock
+	why    atomic.Int64
+	done   chan struct{}
+	ended  sync.WaitGroup
+}
+
+func (m *limits) str(s string) *C.char {
+	p := C.CString(s)
+	m.free = append(m.free, unsafe.Pointer(p))
+	return p
+}
+
+// openLimits numbers the exec and makes its control groups. They are C's memory: it is looked at while the exec runs.
+func openLimits(l *Limits) (*limits, error) {
+	m := &limits{check: l.Check, done: make(chan struct{})}
+	size := C.size_t(unsafe.Sizeof(C.struct_fx_limits{}))
+	m.c = (*C.struct_fx_limits)(C.calloc(1, size))
+	m.free = append(m.free, unsafe.Pointer(m.c))
+	c := m.c
+	c.wall_us, c.idle_us, c.cpu_us = micros(l.Wall), micros(l.Idle), micros(l.CPU)
+	c.memory, c.pids, c.sandbox_pids = C.int64_t(l.Memory), C.int64_t(l.Pids), C.int64_t(l.SandboxPids)
+	c.watched = C.uint(l.watched())
+	c.nproc = C.uint64_t(number(l.Nproc))
+	c.cpus, c.state = C.uint(l.CPUs), -1
+	if l.State != nil {
+		c.state = C.int(l.State.Fd())
+	}
+	if n := len(l.Tmpfs); n > 0 {
+		list := (*[1 << 16]*C.char)(C.calloc(C.size_t(n), C.size_t(unsafe.Sizeof(uintptr(0)))))[:n:n]
+		m.free = append(m.free, unsafe.Pointer(&list[0]))
+		for i, path := range l.Tmpfs {
+			list[i] = m.str(path)
+		}
+		c.tmpfs, c.n_tmpfs = &list[0], C.size_t(n)
+	}
+	for i, g := range l.Groups {
+		c.cgroups[i] = C.struct_fx_cgroup{parent: m.str(g.Dir), unified: C.int(number(g.Unified)), controllers: C.uint(g.Controllers)}
+		c.n_cgroups++
+	}
+	if r, err := C.fx_limits_open(c); r < 0 {
+		failed := C.GoString(c.failed)
+		m.release()
+		return nil, fmt.Errorf("limit exec: write %s: %w", cmp.Or(failed, "control group"), err)
+	}
+	return m, nil
+}
+
+func micros(d time.Duration) C.int64_t { return C.int64_t(d.Microseconds()) }
+
+// name is what the exec is called: "e000001".
+func (m *limits) name() string { return fmt.Sprintf("e%06d", uint64(m.c.number)) }
+
+func (m *limits) release() {
+	for _, p := range m.free {
+		C.free(p)
+	}
+	m.c, m.free = nil, nil
+}
+
+// supervise looks at the limits whenever they want to be looked at, and ends the exec when one is exceeded.
+func (p *Process) supervise() {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		select {
+		case <-p.limits.done:
+			return
+		case <-timer.C:
+		}
+		again := p.look()
+		if again == neverAgain {
+			return
+		}
+		timer.Reset(again)
+	}
+}
+
+// look looks once, and says when to look again.
+func (p *Process) look() time.Duration {
+	m := p.limits
+	again := neverAgain
+	if us := C.fx_limits_check(m.c, C.int64_t(m.output.Load())); us > 0 {
+		again = time.Duration(us) * time.Microsecond
+	}
+	switch why := Why(m.c.why); {
+	case why == byStuck:
+		_ = p.sendTo(p.reaper, unix.SIGKILL, 0)
+		return neverAgain
+	case why != ByItself:
+		p.end(why)
+	case m.check != nil:
+		exceeded, next := m.check(int64(C.fx_limits_written(m.c)))
+		if exceeded {
+			p.end(ByCheck)
+		}
+		if again == neverAgain || next < again {
+			again = next
+		}
+	}
+	return again
+}
+
+// end has the reaper end the exec, so that Wait still tells what it has used. The first reason counts.
+func (p *Process) end(why Why) {
+	p.limits.why.CompareAndSwap(0, int64(why))
+	_ = p.sendTo(p.reaper, unix.SIGTERM, 0)
+}
+
+// Output tells that the program has written something, for Limits.Idle.
+func (p *Process) Output() {
+	var t unix.Timespec
+	_ = unix.ClockGettime(unix.CLOCK_MONOTONIC, &t)
+	p.limits.output.Store(t.Nano() / int64(time.Microsecond))
+}
+
+// closeLimits ends the supervision, reads what the exec has used and removes its groups. Its processes are gone.
+func (p *Process) closeLimits(st *Status) {
+	m := p.limits
+	if m.c == nil {
+		return
+	}
+	close(m.done)
+	m.ended.Wait()
+	C.fx_limits_close(m.c)
+	c := m.c
+	if st != nil {
+		st.Why = Why(m.why.Load())
+		st.Wrote = int64(c.written)
+		st.MemoryPeak, st.TasksPeak = int64(c.memory_peak), int(c.tasks_peak)
+		st.OutOfMemory, st.OutOfPids = c.oom_kills > 0, c.pids_events > 0
+		if used := time.Duration(c.cpu_used_us) * time.Microsecond; used > st.CPU {
+			st.CPU = used
+		}
+	}
+	m.release()
+}

@@ -1,0 +1,64 @@
+package integration
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/sandboxrun/sandboxrun/container"
+)
+
+// TestHugeOutput: however much a program prints, and whatever, the launcher keeps a bounded part and gives valid JSON.
+func TestHugeOutput(t *testing.T) {
+	flavours(t, func(b *box) {
+		t := b.t
+		b.create("box", b.policy(object{"limits": object{"output": "1M"}}))
+		cmd := b.command(call{}, "exec", "--json", "box", "sh", "-c", "head -c 200000000 /dev/zero | tr '\\0' y; echo end >&2; exit 3")
+		out, err := cmd.Output()
+		same(t, "exit status", 3, statusOf(t, cmd, err))
+		var r container.Result
+		if err := json.Unmarshal(out, &r); err != nil {
+			t.Fatal(err)
+		}
+		if r.StdoutBytes != 200000000 || !r.StdoutTruncated || r.StderrTruncated || r.Stderr != "end\n" || len(r.Stdout) > 1<<20+100 {
+			t.Errorf("%d bytes, cut: %v, kept %d; %q", r.StdoutBytes, r.StdoutTruncated, len(r.Stdout), r.Stderr)
+		}
+		if peak := cmd.ProcessState.SysUsage().(*syscall.Rusage).Maxrss; peak > 200<<10 {
+			t.Errorf("the launcher took %d KiB", peak)
+		}
+
+		r = b.result("box", "printf", `\377\376ok\nna\303\257ve\000z\n\302`)
+		data, err := base64.StdEncoding.DecodeString(r.Stdout)
+		if r.Encoding != "base64" || err != nil || !strings.Contains(string(data), "ok\nna\xc3\xafve\x00z") {
+			t.Errorf("binary: %+v", r)
+		}
+		needProgram(t, "python3")
+		r = b.result("box", "python3", "-c", "print('a' + 'é' * 3000000)")
+		if r.Encoding != "utf-8" || !r.StdoutTruncated || !strings.Contains(r.Stdout, "é\n[... ") || !strings.Contains(r.Stdout, " bytes left out ...]\né") {
+			t.Errorf("cut inside a character: %s, %v", r.Encoding, r.StdoutTruncated)
+		}
+		r = b.result("box", "sh", "-c", "head -c 3000000 /dev/zero >&2; echo ok")
+		same(t, "after a full stderr", "ok\n", r.Stdout)
+	})
+}
+
+// TestFullTmpfs: a file system in memory is full when it is full, by bytes and by number of files.
+func TestFullTmpfs(t *testing.T) {
+	flavours(t, func(b *box) {
+		t := b.t
+		small := b.policy(object{"files": object{"tmpfs": []object{{"path": "/tmp", "size": "16M", "inodes": 1000}}}})
+		b.sh(small, "dd if=/dev/zero of=/tmp/x bs=1M count=64").exits(1).complains("No space left")
+		b.sh(small, "i=0; while [ $i -lt 5000 ] && echo >/tmp/f$i; do i=$((i+1)); done 2>/dev/null; [ $i -lt 1000 ]").exits(0)
+		// Where the policy does not say, it follows from the memory limit.
+		limited := b.policy(object{"limits": object{"memory": "128M"}})
+		b.sh(limited, "df -m /tmp /dev/shm | awk 'NR > 1 { print $2 }'").prints("64\n64\n")
+		b.sh(b.policy(object{}), "df -m /tmp | awk 'NR > 1 { print $2 }'").prints("1024\n")
+		if _, err := os.Stat(filepath.Join(b.dir, "x")); err == nil {
+			t.Error("it was written outside")
+		}
+	})
+}

@@ -49,9 +49,10 @@ func (l cgroupLimits) pages() string {
 // quota is the CPU time in each period, in microseconds.
 func (l cgroupLimits) quota() int64 { return int64(l.CPUs*cgroupPeriod + 0.5) }
 
-// probeCgroups finds the best control groups for sandboxes of this process. It makes a group, which nothing enters, writes limits,
-// reads them back and removes it. On a delegated cgroup v2 the controllers are enabled for children, and stay so. To make
-// a scope of systemd's takes too long to do it twice: there it makes sure that systemd answers and has the controllers.
+// probeCgroups finds the best control groups for sandboxes of this process. It makes a group, which nothing enters, writes
+// limits, reads them back and removes it. On a delegated cgroup v2 the controllers are enabled for children, and stay so.
+// To make a scope of systemd's takes too long to do it twice: there it makes sure that systemd answers and has the
+// controllers.
 func probeCgroups() spec.Cgroups {
 	m, err := thisMachine()
 	if err != nil {
@@ -156,23 +157,52 @@ func makeGroup(dir string) error {
 	return nil
 }
 
-// tryGroup has test work in a group below parent that is there for so long. All probes of a user share its name, so that what
-// a killed one leaves is removed by the next. They write the same, so they do not mind each other, but for the one that removes
-// it first: whoever finds it gone begins again, and each time somebody has got on.
+// probesAtOnce is how many probes of one user may be at work in one group.
+const probesAtOnce = 256
+
+// tryGroup has test work in a group below parent that is there for so long, with a name by its place in a row. A lock says that
+// it is in use: one that is free was left by a probe that was killed, and the next takes it over.
 func tryGroup(parent string, test func(dir string) error) error {
-	dir := filepath.Join(parent, "sandboxrun-probe-"+strconv.Itoa(os.Geteuid()))
-	var err error
-	for range 50 {
-		if err := unix.Mkdir(dir, 0o755); err != nil && !errors.Is(err, unix.EEXIST) {
+	for i := range probesAtOnce {
+		dir := filepath.Join(parent, fmt.Sprintf("sandboxrun-probe-%d-%d", os.Geteuid(), i))
+		lock, err := claimGroup(dir)
+		if errors.Is(err, unix.EWOULDBLOCK) {
+			continue
+		}
+		if err != nil {
 			return notWritable(parent, err)
 		}
 		err = test(dir)
 		_ = unix.Rmdir(dir)
-		if !errors.Is(err, unix.ENOENT) && !errors.Is(err, unix.ENODEV) {
-			break
-		}
+		unix.Close(lock)
+		return err
 	}
-	return err
+	return fmt.Errorf("%s has the groups of %d probes", parent, probesAtOnce)
+}
+
+// claimGroup makes a group, or takes one that nobody has locked, and locks it.
+func claimGroup(dir string) (lock int, err error) {
+	for {
+		if err := unix.Mkdir(dir, 0o755); err != nil && !errors.Is(err, unix.EEXIST) {
+			return -1, err
+		}
+		fd, err := unix.Open(dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+		if errors.Is(err, unix.ENOENT) {
+			continue // whoever had it has just removed it
+		}
+		if err != nil {
+			return -1, err
+		}
+		if err := unix.Flock(fd, unix.LOCK_EX|unix.LOCK_NB); err != nil {
+			unix.Close(fd)
+			return -1, err
+		}
+		var locked, there unix.Stat_t
+		if unix.Fstat(fd, &locked) == nil && unix.Stat(dir, &there) == nil && locked.Ino == there.Ino {
+			return fd, nil
+		}
+		unix.Close(fd) // it was removed between the two
+	}
 }
 
 // notWritable says in a user's words why nothing can be made in a directory.

@@ -30,8 +30,9 @@ const (
 	unitExists     = systemdName + ".UnitExists"
 	noSuchUnit     = systemdName + ".NoSuchUnit"
 
-	systemdTimeout = 5 * time.Second
-	systemdLeast   = 236 // CollectMode
+	// How long systemd may take. Of one that is asked whether it is there more can be expected.
+	askTimeout = 5 * time.Second
+	jobTimeout = 30 * time.Second
 )
 
 // probeScope is the second rung.
@@ -41,20 +42,16 @@ func (m *cgroupMachine) probeScope() (spec.Cgroups, error) {
 	}
 	mount, _, err := m.unified()
 	if err != nil {
-		return spec.Cgroups{}, nil //nolint:nilerr // it has no group of version 2 to give, which the first rung has said
+		return spec.Cgroups{}, nil // it has no group of version 2 to give, which the first rung has said
 	}
-	sd, err := dialSystemd(os.Geteuid())
+	sd, err := dialSystemd(os.Geteuid(), askTimeout)
 	if err != nil {
 		return spec.Cgroups{}, err
 	}
 	defer sd.close()
-	var version, group string
-	if err := errors.Join(sd.property("Version", &version), sd.property("ControlGroup", &group)); err != nil {
+	group, err := sd.property("ControlGroup")
+	if err != nil {
 		return spec.Cgroups{}, err
-	}
-	// Such as "252.39-1~deb12u1".
-	if n, err := strconv.Atoi(version[:len(version)-len(strings.TrimLeft(version, "0123456789"))]); err != nil || n < systemdLeast {
-		return spec.Cgroups{}, fmt.Errorf("systemd is of version %q, and has to be of %d or later", version, systemdLeast)
 	}
 	dir, ok := mount.dir("/" + strings.TrimPrefix(group, "/"))
 	if !ok {
@@ -78,7 +75,7 @@ func makeScope(
 	if err := note(scopePrefix + unit); err != nil {
 		return nil, err
 	}
-	sd, err := dialSystemd(os.Geteuid())
+	sd, err := dialSystemd(os.Geteuid(), jobTimeout)
 	if err != nil {
 		return nil, err
 	}
@@ -138,15 +135,15 @@ func scopeDir(pid int, unit string) (string, error) {
 	return dir, nil
 }
 
-// removeScope stops a scope and waits until systemd has done that. The directory must not be removed behind its back: the kernel
-// says with some delay that a group is empty, and not at all once it is gone, and then the unit stays for ever.
+// removeScope stops a scope and waits until systemd has done that. The directory must not be removed behind its back: the
+// kernel says with some delay that a group is empty, and not at all once it is gone, and then the unit stays for ever.
 func removeScope(unit string) error {
 	if !cgroupShaped(unit) || !strings.HasSuffix(unit, scopeSuffix) {
 		return fmt.Errorf("%q is no sandbox's scope", unit)
 	}
-	sd, err := dialSystemd(os.Geteuid())
+	sd, err := dialSystemd(os.Geteuid(), jobTimeout)
 	if err != nil {
-		return nil //nolint:nilerr // with a user's systemd all its scopes end
+		return nil // with a user's systemd all its scopes end
 	}
 	defer sd.close()
 	err = sd.job("StopUnit", unit, "replace")
@@ -156,10 +153,10 @@ func removeScope(unit string) error {
 	return err
 }
 
-// reachCgroup makes it possible to start processes of ours in a group below dir, which clone3 refuses with EACCES where we are
-// too far from it: a user's login session is in a group that is not the user's, beside the one in which his systemd makes scopes.
-// It has that put this whole process in a scope of its own, beside the sandbox's, which ends with the process. What can be
-// reached already costs no more than a look.
+// reachCgroup makes it possible to start processes of ours in a group below dir, which clone3 refuses with EACCES where we
+// are too far from it: a user's login session is in a group that is not the user's, beside the one in which his systemd
+// makes scopes. It has that put this whole process in a scope of its own, beside the sandbox's, which ends with the process.
+// What can be reached already costs no more than a look.
 func reachCgroup(dir string) error {
 	m, err := thisMachine()
 	if err != nil {
@@ -169,7 +166,7 @@ func reachCgroup(dir string) error {
 	if err != nil || reachable(own, dir, mount.point) {
 		return err
 	}
-	sd, err := dialSystemd(os.Geteuid())
+	sd, err := dialSystemd(os.Geteuid(), jobTimeout)
 	if err != nil {
 		return fmt.Errorf("reach control group %s: %w", dir, err)
 	}
@@ -203,57 +200,39 @@ type systemd struct {
 	cancel  context.CancelFunc
 	conn    *dbus.Conn
 	manager dbus.BusObject
-	signals chan *dbus.Signal
 }
 
-// systemdSockets are where to find it: by the bus, or at its own socket, where systemctl asks too, if there is no bus. Neither
-// depends on the environment, so that a delete finds what a create of another session has made.
-func systemdSockets(uid int) (bus, private string) {
+// systemdBus is the socket of its bus. It does not depend on the environment, so that a delete finds what a create of
+// another session has made. systemd's own socket, where systemctl asks, is no way around a bus that is missing: there it
+// loses a message that comes too soon after the greeting (seen with 252), and so now and then does not answer.
+func systemdBus(uid int) string {
 	if uid == 0 {
-		return "/run/dbus/system_bus_socket", "/run/systemd/private"
+		return "/run/dbus/system_bus_socket"
 	}
-	dir := "/run/user/" + strconv.Itoa(uid)
-	return dir + "/bus", dir + "/systemd/private"
+	return "/run/user/" + strconv.Itoa(uid) + "/bus"
 }
 
-func dialSystemd(uid int) (*systemd, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), systemdTimeout)
-	bus, private := systemdSockets(uid)
-	sd, err := openSystemd(ctx, bus, uid, true)
+func dialSystemd(uid int, timeout time.Duration) (*systemd, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), timeout)
+	sock, err := dialOwn(ctx, systemdBus(uid), uid)
 	if err != nil {
-		var err2 error
-		if sd, err2 = openSystemd(ctx, private, uid, false); err2 != nil {
-			cancel()
-			return nil, fmt.Errorf("no systemd to ask: %w", err)
-		}
-	}
-	sd.cancel = cancel
-	return sd, nil
-}
-
-// openSystemd connects to a socket and says who we are.
-func openSystemd(ctx context.Context, path string, uid int, bus bool) (*systemd, error) {
-	sock, err := dialOwn(ctx, path, uid)
-	if err != nil {
-		return nil, err
+		cancel()
+		return nil, fmt.Errorf("no bus to ask systemd on: %w", err)
 	}
 	conn, err := dbus.NewConn(sock, dbus.WithContext(ctx))
 	if err != nil {
-		sock.Close()
+		cancel()
+		_ = sock.Close()
 		return nil, err
 	}
-	sd := &systemd{ctx: ctx, conn: conn, manager: conn.Object(systemdName, systemdPath), signals: make(chan *dbus.Signal, 16)}
-	conn.Signal(sd.signals)
+	sd := &systemd{ctx: ctx, cancel: cancel, conn: conn, manager: conn.Object(systemdName, systemdPath)}
 	err = conn.Auth([]dbus.Auth{dbus.AuthExternal(strconv.Itoa(uid))})
-	if err == nil && bus {
+	if err == nil {
 		err = conn.Hello()
 	}
-	if err == nil && bus {
-		err = conn.AddMatchSignalContext(ctx, dbus.WithMatchInterface(systemdManager), dbus.WithMatchMember("JobRemoved"))
-	}
 	if err != nil {
-		conn.Close()
-		return nil, fmt.Errorf("connect to %s: %w", path, err)
+		sd.close()
+		return nil, fmt.Errorf("connect to %s: %w", systemdBus(uid), err)
 	}
 	return sd, nil
 }
@@ -270,24 +249,28 @@ func dialOwn(ctx context.Context, path string, uid int) (net.Conn, error) {
 	}
 	raw, err := conn.(*net.UnixConn).SyscallConn()
 	if err != nil {
-		conn.Close()
+		_ = conn.Close()
 		return nil, err
 	}
 	var cred *unix.Ucred
 	var cerr error
 	err = raw.Control(func(fd uintptr) { cred, cerr = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED) })
-	if err = errors.Join(err, cerr); err == nil && (int(cred.Uid) != uid || cred.Pid == 0) {
-		err = fmt.Errorf("on %s listens process %d of uid %d", path, cred.Pid, cred.Uid)
+	switch err = errors.Join(err, cerr); {
+	case err != nil:
+	case int(cred.Uid) != uid:
+		err = fmt.Errorf("on %s listens uid %d", path, cred.Uid)
+	case cred.Pid == 0:
+		err = fmt.Errorf("on %s listens somebody outside of our PID namespace", path)
 	}
 	if err != nil {
-		conn.Close()
+		_ = conn.Close()
 		return nil, err
 	}
 	return conn, nil
 }
 
 func (sd *systemd) close() {
-	sd.conn.Close()
+	_ = sd.conn.Close()
 	sd.cancel()
 }
 
@@ -303,20 +286,28 @@ func (sd *systemd) call(method string, result any, args ...any) error {
 	return nil
 }
 
-func (sd *systemd) property(name string, value *string) error {
+func (sd *systemd) property(name string) (string, error) {
 	var v dbus.Variant
+	var value string
 	err := sd.manager.CallWithContext(sd.ctx, "org.freedesktop.DBus.Properties.Get", 0, systemdManager, name).Store(&v)
 	if err == nil {
-		err = v.Store(value)
+		err = v.Store(&value)
 	}
 	if err != nil {
-		return fmt.Errorf("ask systemd for its %s: %w", name, err)
+		return "", fmt.Errorf("ask systemd for its %s: %w", name, err)
 	}
-	return nil
+	return value, nil
 }
 
 // job calls a method that begins a job, and waits until that has ended.
 func (sd *systemd) job(method string, args ...any) error {
+	signals := make(chan *dbus.Signal, 16)
+	sd.conn.Signal(signals)
+	defer sd.conn.RemoveSignal(signals)
+	err := sd.conn.AddMatchSignalContext(sd.ctx, dbus.WithMatchInterface(systemdManager), dbus.WithMatchMember("JobRemoved"))
+	if err != nil {
+		return fmt.Errorf("listen to systemd: %w", err)
+	}
 	var path dbus.ObjectPath
 	if err := sd.call(method, &path, args...); err != nil {
 		return err
@@ -324,8 +315,8 @@ func (sd *systemd) job(method string, args ...any) error {
 	for {
 		select {
 		case <-sd.ctx.Done():
-			return fmt.Errorf("ask systemd for %s: it has not been done after %s", method, systemdTimeout)
-		case s := <-sd.signals:
+			return fmt.Errorf("ask systemd for %s: it was not done in time: %w", method, sd.ctx.Err())
+		case s := <-signals:
 			if s == nil {
 				return fmt.Errorf("ask systemd for %s: it has closed the connection", method)
 			}
@@ -361,8 +352,8 @@ func (sd *systemd) startScope(unit string, properties []unitProperty) error {
 	}
 }
 
-// scopeProperties are those of a sandbox's scope, around process 1. The limits are given to systemd too, though we write them all
-// the same: it writes its own again whenever it is told to reload.
+// scopeProperties are those of a sandbox's scope, around process 1. The limits are given to systemd too, though we write
+// them all the same: it writes its own again whenever it is told to reload.
 func scopeProperties(unit string, pid int, controllers []string, l cgroupLimits) []unitProperty {
 	list := []unitProperty{
 		{"Description", dbus.MakeVariant("sandbox " + strings.TrimSuffix(unit, scopeSuffix))},
@@ -380,7 +371,8 @@ func scopeProperties(unit string, pid int, controllers []string, l cgroupLimits)
 		case "pids":
 			tasks = uint64(l.Pids)
 		case "cpu":
-			list = append(list, unitProperty{"CPUQuotaPerSecUSec", dbus.MakeVariant(uint64(l.quota()) * (1_000_000 / cgroupPeriod))})
+			perSecond := uint64(l.quota()) * (1_000_000 / cgroupPeriod)
+			list = append(list, unitProperty{"CPUQuotaPerSecUSec", dbus.MakeVariant(perSecond)})
 		}
 	}
 	return append(list, unitProperty{"TasksMax", dbus.MakeVariant(tasks)})

@@ -179,7 +179,8 @@ func TestCgroupsOnlyOursAreRemoved(t *testing.T) {
 		}
 	}
 	bad := []string{
-		"", "/", ".", "..", "sandboxrun-", "sandboxrun", "init", "user.slice", "sandboxrun-é", "sandboxrun-a b", "xsandboxrun-a",
+		"", "/", ".", "..", "sandboxrun-", "sandboxrun", "init", "user.slice", "sandboxrun-é", "sandboxrun-a b",
+		"xsandboxrun-a",
 		"sandboxrun-" + strings.Repeat("x", 200),
 	}
 	for _, name := range bad {
@@ -188,8 +189,8 @@ func TestCgroupsOnlyOursAreRemoved(t *testing.T) {
 		}
 	}
 	for _, path := range []string{
-		"", "/", "/sys/fs/cgroup", "/sys/fs/cgroup/memory", "sandboxrun-a", "/sys/fs/cgroup/sandboxrun-a/..", "/sys/fs/cgroup//sandboxrun-a",
-		"/sys/fs/cgroup/sandboxrun-a/", "scope:", "scope:x.scope", "scope:sandboxrun-a", "scope:../sandboxrun-a.scope",
+		"", "/", "/sys/fs/cgroup", "/sys/fs/cgroup/memory", "sandboxrun-a", "/sys/fs/cgroup/sandboxrun-a/..",
+		"/sys/fs/cgroup//sandboxrun-a", "/sys/fs/cgroup/sandboxrun-a/", "scope:", "scope:x.scope", "scope:sandboxrun-a", "scope:../sandboxrun-a.scope",
 	} {
 		if err := removeNoted([]string{path}); err == nil {
 			t.Errorf("%q: no error", path)

@@ -62,7 +62,7 @@ func (m *cgroupMachine) legacyParent(controller string) (string, bool) {
 	return top, top != ""
 }
 
-// trialLimits are what a probe writes. It must be the same each time: see tryGroup.
+// trialLimits are what a probe writes.
 func trialLimits() cgroupLimits { return cgroupLimits{Memory: 64 << 20, Pids: 64, CPUs: 0.5} }
 
 func makeLegacy(facts spec.Cgroups, name string, l cgroupLimits, note func(string) error) (map[string]string, error) {

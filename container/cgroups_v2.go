@@ -29,7 +29,7 @@ func (m *cgroupMachine) probeDelegated() (spec.Cgroups, error) {
 	var reason error
 	for dir := own; ; dir = filepath.Dir(dir) {
 		works, err := m.tryDelegated(dir, mount.point, managed)
-		if reason == nil {
+		if reason == nil || len(works) > len(best.Controllers) {
 			reason = err
 		}
 		if len(works) > len(best.Controllers) {
@@ -80,6 +80,9 @@ func (m *cgroupMachine) tryDelegated(dir, top string, managed bool) ([]string, e
 	if unix.Faccessat(unix.AT_FDCWD, filepath.Join(dir, "cgroup.procs"), unix.W_OK, unix.AT_EACCESS) != nil {
 		return nil, fmt.Errorf("%s is not writable", dir)
 	}
+	if populated(dir) {
+		return nil, fmt.Errorf("%s has processes of its own", dir)
+	}
 	has, err := readWords(filepath.Join(dir, "cgroup.controllers"))
 	if err != nil {
 		return nil, err
@@ -95,11 +98,24 @@ func (m *cgroupMachine) tryDelegated(dir, top string, managed bool) ([]string, e
 	if len(given) == 0 {
 		return nil, reason
 	}
-	err = tryGroup(dir, func(dir string) error { return setUnified(dir, given, trialLimits()) })
+	err = tryGroup(dir, func(dir string) error {
+		// Among threads a group has limits, and no process can be started in it.
+		if kind, err := readControl(filepath.Join(dir, "cgroup.type")); err != nil || kind != "domain" {
+			return errors.Join(err, fmt.Errorf("%s is for threads", filepath.Dir(dir)))
+		}
+		return setUnified(dir, given, trialLimits())
+	})
 	if err != nil {
 		return nil, err
 	}
 	return given, reason
+}
+
+// populated says whether a group has processes, and so cannot give controllers. The kernel refuses it only that of memory; by
+// others it becomes a group of threads. The root, which has no type, may have both.
+func populated(dir string) bool {
+	list, err := readControl(filepath.Join(dir, "cgroup.procs"))
+	return (err != nil || list != "") && exists(filepath.Join(dir, "cgroup.type"))
 }
 
 // enable gives controllers to the groups below dir, says which of them these have then, and why not all.
@@ -111,16 +127,12 @@ func (m *cgroupMachine) enable(dir string, controllers []string) ([]string, erro
 	}
 	var reason error
 	for _, c := range subtract(controllers, given) {
-		err := writeControl(path, "+"+c)
-		switch {
-		case err == nil:
-			given = append(given, c)
-			m.enabled = append(m.enabled, [2]string{dir, c})
-		case errors.Is(err, unix.EBUSY):
-			reason = fmt.Errorf("%s has processes of its own", dir)
-		default:
+		if err := writeControl(path, "+"+c); err != nil {
 			reason = err
+			continue
 		}
+		given = append(given, c)
+		m.enabled = append(m.enabled, [2]string{dir, c})
 	}
 	return intersect(controllers, given), reason
 }
@@ -138,8 +150,8 @@ func (m *cgroupMachine) disableUnused(facts spec.Cgroups) {
 // systemdOwn is the group in which a systemd, the system's or a user's, is itself, below the one that it manages.
 const systemdOwn = "init.scope"
 
-// delegated says whether systemd has given dir away: dir itself, or one above it. What it gave to another systemd, as it does for
-// every user's, is that one's to give.
+// delegated says whether systemd has given dir away: dir itself, or one above it. What it gave to another systemd, as it
+// does for every user's, is that one's to give; a user's leaves no mark of what it gives.
 func delegated(dir, top string) bool {
 	for ; ; dir = filepath.Dir(dir) {
 		if marked(dir) {

@@ -73,8 +73,7 @@ func TestDiskHeld(t *testing.T) {
 
 	// A thread with descriptors of its own.
 	opened, end := make(chan bool), make(chan bool)
-	go func() {
-		runtime.LockOSThread()
+	onOtherThread(func() {
 		if err := unix.Unshare(unix.CLONE_FILES); err != nil {
 			t.Error(err)
 		}
@@ -89,10 +88,26 @@ func TestDiskHeld(t *testing.T) {
 		<-end
 		unix.Close(fd)
 		end <- true
-	}()
+	})
 	<-opened
 	look("of a thread", 0, 2*mega, 2*mega)
 	end <- true
 	<-end
 	look("at the end", 9*mega, 0, 0)
+}
+
+// onOtherThread runs what spoils its thread, which then ends. Not the first one: it cannot end, and is what /proc/self
+// shows.
+func onOtherThread(spoil func()) {
+	go func() {
+		runtime.LockOSThread()
+		if unix.Gettid() == unix.Getpid() {
+			defer runtime.UnlockOSThread()
+			done := make(chan bool)
+			onOtherThread(func() { close(done); spoil() })
+			<-done // this one stays taken until then
+			return
+		}
+		spoil()
+	}()
 }

@@ -312,6 +312,7 @@ func (m *monitored) save(res *Result) error {
 	err := m.write(res)
 	if err != nil {
 		res.Stdout, res.Stderr, res.Encoding = "", "", "utf-8"
+		res.StdoutBase64, res.StderrBase64 = "", ""
 		res.StdoutTruncated, res.StderrTruncated = res.StdoutBytes > 0, res.StderrBytes > 0
 		res.Warnings = append(res.Warnings, fmt.Sprintf("the output is not in the result: %v", cause(err)))
 		err = m.write(res)

@@ -16,6 +16,9 @@ import (
 type Owner struct {
 	PID  int    `json:"pid"`
 	Name string `json:"name"`
+	// StartTime, in clock ticks since boot, and BootID tell it from a later process with its pid.
+	StartTime uint64 `json:"start_time,omitempty"`
+	BootID    string `json:"boot_id,omitempty"`
 }
 
 // FindOwner is the process that called this command. What only ran it on that process' behalf is passed over, or a
@@ -40,7 +43,8 @@ func FindOwner(args []string) *Owner {
 	if pid <= 1 {
 		return nil
 	}
-	return &Owner{PID: pid, Name: comm(pid)}
+	start, _ := startTime(pid) // 0: it has ended, as openOwner will see
+	return &Owner{PID: pid, Name: comm(pid), StartTime: start}
 }
 
 func comm(pid int) string {
@@ -87,15 +91,28 @@ func forked(pid, up int) bool {
 	return err1 != nil || err2 != nil || exe == upExe
 }
 
-// openOwner opens the owner so that its end can be seen, whatever becomes of its pid.
+// openOwner opens the owner so that its end can be seen, whatever becomes of its pid, and notes which process it is.
 func openOwner(o *Owner) (*os.File, error) {
+	const hint = "name a process that lives as long as the sandbox should, or none: --owner none"
 	fd, err := unix.PidfdOpen(o.PID, 0)
 	if err != nil {
-		return nil, fail("owner_gone", "name a process that lives as long as the sandbox should, or none: --owner none",
-			"open owner, process %d: %w", o.PID, err)
+		return nil, fail("owner_gone", hint, "open owner, process %d: %w", o.PID, err)
 	}
+	pidfd := os.NewFile(uintptr(fd), "owner")
+	start, err := startTime(o.PID)
+	if err != nil || o.StartTime != 0 && o.StartTime != start || !pidfdAlive(pidfd) {
+		pidfd.Close()
+		return nil, fail("owner_gone", hint, "open owner: process %d has ended", o.PID)
+	}
+	o.StartTime, o.BootID = start, bootID()
 	if o.Name == "" {
 		o.Name = comm(o.PID)
 	}
-	return os.NewFile(uintptr(fd), "owner"), nil
+	return pidfd, nil
+}
+
+// bootID is what the kernel calls this start of the machine; empty where /proc does not say.
+func bootID() string {
+	data, _ := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	return strings.TrimSpace(string(data))
 }

@@ -2,6 +2,7 @@ package container
 
 import (
 	"encoding/base64"
+	"strings"
 	"time"
 	"unicode/utf8"
 
@@ -52,7 +53,11 @@ type Result struct {
 	StderrBytes     int64  `json:"stderr_bytes"`
 	StdoutTruncated bool   `json:"stdout_truncated"`
 	StderrTruncated bool   `json:"stderr_truncated"`
-	Encoding        string `json:"encoding"` // of both: "utf-8", or "base64" if either is not UTF-8
+	// "utf-8", or "base64" if either is not UTF-8: then it is text with U+FFFD for each part that is not, and its bytes are
+	// in StdoutBase64 or StderrBase64.
+	Encoding     string `json:"encoding"`
+	StdoutBase64 string `json:"stdout_base64,omitempty"`
+	StderrBase64 string `json:"stderr_base64,omitempty"`
 
 	Usage    Usage        `json:"usage"`
 	Limits   []spec.Limit `json:"limits,omitempty"`
@@ -199,10 +204,15 @@ func (r *Result) keep(stdout, stderr *keeper) {
 	r.StdoutBytes, r.StderrBytes = stdout.total, stderr.total
 	r.StdoutTruncated, r.StderrTruncated = outCut, errCut
 	r.Encoding = "utf-8"
-	if !utf8.Valid(out) || !utf8.Valid(errs) {
-		r.Encoding = "base64"
-		r.Stdout, r.Stderr = base64.StdEncoding.EncodeToString(out), base64.StdEncoding.EncodeToString(errs)
-		return
+	r.Stdout, r.StdoutBase64 = r.text(out)
+	r.Stderr, r.StderrBase64 = r.text(errs)
+}
+
+// text is output as text that can be read, and where it is not UTF-8 all of its bytes as well (docs/decisions/0013).
+func (r *Result) text(b []byte) (string, string) {
+	if utf8.Valid(b) {
+		return string(b), ""
 	}
-	r.Stdout, r.Stderr = string(out), string(errs)
+	r.Encoding = "base64"
+	return strings.ToValidUTF8(string(b), "\ufffd"), base64.StdEncoding.EncodeToString(b)
 }

@@ -69,7 +69,7 @@ func (s *Store) removeGroups(id string) error {
 		return nil
 	}
 	if err == nil {
-		err = removeNoted(strings.Fields(string(data)))
+		err = removeNoted(strings.FieldsFunc(string(data), func(c rune) bool { return c == '\n' }))
 	}
 	if err != nil {
 		return fmt.Errorf("remove control groups of sandbox %q: %w", id, err)

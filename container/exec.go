@@ -101,7 +101,7 @@ func (sb *Sandbox) begin(req Request) (*Running, error) {
 	if err != nil {
 		return nil, err
 	}
-	r.process, err = forkexec.Start(&cmd)
+	r.process, err = sb.launchIn(&cmd)
 	streams.closeTheirs()
 	if err != nil {
 		streams.closeOurs()

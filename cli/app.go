@@ -56,6 +56,9 @@ func Main(args, environ []string, stdin, stdout, stderr *os.File) int {
 	if completesProgram(args) {
 		return 0
 	}
+	if err := enoughFiles(); err != nil {
+		return p.report(err)
+	}
 	if p.isMonitor() {
 		return p.monitor()
 	}
@@ -64,6 +67,36 @@ func Main(args, environ []string, stdin, stdout, stderr *os.File) int {
 		return p.status
 	}
 	return p.report(err)
+}
+
+// enoughFiles makes sure that the Go runtime has opened what it needs itself when it first needs it: where it cannot, it
+// ends the process, with a status that is the program's to have.
+func enoughFiles() error {
+	const needed = 4 // of which a pipe takes two
+	var fds []int
+	defer func() {
+		for _, fd := range fds {
+			unix.Close(fd)
+		}
+	}()
+	for range needed {
+		fd, err := unix.FcntlInt(0, unix.F_DUPFD_CLOEXEC, 0)
+		if err != nil {
+			return fmt.Errorf("open files of our own: %w", err)
+		}
+		fds = append(fds, fd)
+	}
+	for _, fd := range fds {
+		unix.Close(fd)
+	}
+	fds = nil
+	r, w, err := os.Pipe()
+	if err != nil {
+		return fmt.Errorf("open files of our own: %w", err)
+	}
+	r.Close()
+	w.Close()
+	return nil
 }
 
 // completesProgram says whether a shell asks for what may follow "--": that is the program's, and the library would run it.

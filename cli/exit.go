@@ -44,6 +44,12 @@ func describe(err error) said {
 		re *rootfs.Error
 		pe *spec.PolicyError
 	)
+	if hint := container.Scarce(err); hint != "" {
+		if errors.As(err, &ce) && ce.Code == container.CodeLimitReached {
+			hint = ce.Hint
+		}
+		return said{container.CodeLimitReached, err.Error(), hint}
+	}
 	switch {
 	case errors.As(err, &u):
 		return said{"usage", u.message, u.hint}

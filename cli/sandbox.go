@@ -145,7 +145,7 @@ func (p *program) table(head string, list []container.Info) {
 			owner = fmt.Sprintf("%d (%s)", i.Owner.PID, i.Owner.Name)
 		}
 		if !i.Created.IsZero() {
-			age = time.Since(i.Created).Round(time.Second).String()
+			age = max(0, time.Since(i.Created)).Round(time.Second).String() // the clock may have been set back
 		}
 		fmt.Fprintf(w, "%s\t%s\t%d\t%s\t%s\t%s\n", i.ID, i.Status, i.PID, age, owner, i.Policy)
 	}

@@ -327,5 +327,8 @@ func buildError(err error) error {
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ELOOP) {
 		return fail("grant_missing", "did it change while the sandbox was made?", "create sandbox: %w", err)
 	}
+	if refusedProcess(err) {
+		return fail(CodeLimitReached, processesHint, "create sandbox: no more processes can be started: %w", err)
+	}
 	return fail("sandbox_unavailable", "", "create sandbox: %w", err)
 }

@@ -69,7 +69,7 @@ func writeMasks(dir *os.Root) error {
 }
 
 func bundleError(err error) error {
-	return fail("state_unusable", "is the disk full? another place: --root DIR", "write bundle: %w", err)
+	return fail("state_unusable", diskHint, "write bundle: %w", err)
 }
 
 func writeEntry(dir *os.Root, e rootfs.Entry) error {
@@ -95,7 +95,7 @@ func writeEntry(dir *os.Root, e rootfs.Entry) error {
 func writeNew(dir *os.Root, path, content string, mode os.FileMode) error {
 	f, err := dir.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 	if err != nil {
-		return bundleError(err)
+		return bundleError(&os.PathError{Op: "write", Path: path, Err: cause(err)})
 	}
 	if _, err = f.WriteString(content); err == nil {
 		err = f.Chmod(mode)
@@ -104,7 +104,7 @@ func writeNew(dir *os.Root, path, content string, mode os.FileMode) error {
 		err = cerr
 	}
 	if err != nil {
-		return bundleError(err)
+		return bundleError(&os.PathError{Op: "write", Path: path, Err: cause(err)})
 	}
 	return nil
 }

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
+	"strings"
 
 	"github.com/opencontainers/cgroups"
 	"github.com/opencontainers/runc/libcontainer"
@@ -63,7 +64,7 @@ func (s *Store) Create(id string, plan *spec.Plan, owner *Owner) (_ *Sandbox, er
 		return nil, err
 	}
 	if err := sb.noteCreated(); err != nil {
-		return nil, fail("state_unusable", "is the disk full? another place: --root DIR", "create sandbox: %w", err)
+		return nil, fail("state_unusable", diskHint, "create sandbox: %w", err)
 	}
 	return sb, nil
 }
@@ -173,6 +174,9 @@ func (sb *Sandbox) launch(plan *spec.Plan, host bool, lock, ready *os.File) (*li
 		return nil, err
 	}
 	c, err := sb.container(config)
+	if fullDisk(err) {
+		return nil, fail("state_unusable", diskHint, "create sandbox: %w", err)
+	}
 	if err != nil {
 		return nil, fail("sandbox_unavailable", "", "create sandbox: %w", err)
 	}
@@ -283,8 +287,17 @@ func withoutCgroup(list []specs.LinuxNamespace) []specs.LinuxNamespace {
 
 // startError explains a failed start.
 func startError(err error) error {
+	if fullDisk(err) {
+		return fail("state_unusable", diskHint, "create sandbox: %w", err)
+	}
 	if step := Diagnose(); step != nil {
 		return step
+	}
+	if strings.HasSuffix(err.Error(), unix.EMFILE.Error()) { // a child of libcontainer's says by words alone what it met
+		return fail(CodeLimitReached, filesHint, "create sandbox: %w", err)
+	}
+	if e := noRoom("create sandbox", err); e != nil {
+		return e
 	}
 	return fail("sandbox_unavailable", "sandboxrun --debug says more", "create sandbox: %w", err)
 }

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -23,9 +24,22 @@ func (s *Store) Delete(id string) error {
 	case err == nil:
 		return sb.Delete()
 	case errors.As(err, &e) && e.Code == "sandbox_lost":
-		return s.remove(id)
+		return s.removeDead(id)
 	}
 	return err
+}
+
+// removeDead removes what a sandbox has left whose process 1 cannot be found. Its lock says whether that has ended: it
+// may be held for a moment longer. Where it stays held process 1 lives, but cannot be seen from here, as from another
+// PID namespace, and must not be forgotten.
+func (s *Store) removeDead(id string) error {
+	for range 100 {
+		if !s.alive(id) {
+			return s.remove(id)
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	return fail("sandbox_unavailable", "delete it from where it was made", "sandbox %q runs, but its process 1 cannot be found", id)
 }
 
 // Delete ends the sandbox and releases the handle.

@@ -32,6 +32,12 @@ func Diagnose() *Error {
 		code, what = "proc_denied", "mount a fresh /proc"
 		hint = "parts of the outer container's /proc are covered: start that with --security-opt systempaths=unconfined"
 	}
+	switch errno {
+	case unix.EAGAIN:
+		return fail(CodeLimitReached, processesHint, "%s: no more processes can be started: %w", what, errno)
+	case unix.EMFILE, unix.ENFILE:
+		return fail(CodeLimitReached, Scarce(errno), "%s: %w", what, errno)
+	}
 	return fail(code, hint, "this machine does not let user %d %s: %w", os.Geteuid(), what, errno)
 }
 

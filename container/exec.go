@@ -233,6 +233,8 @@ func (sb *Sandbox) loadFilter() ([]unix.SockFilter, error) {
 func (sb *Sandbox) explain(err error, req Request) error {
 	var step *forkexec.StepError
 	switch {
+	case !errors.As(err, &step) && (errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT)):
+		return fail("state_unusable", diskHint, "start program in sandbox %q: %w", sb.state.ID, err)
 	case !errors.As(err, &step):
 	case step.Step == forkexec.StepExecve && errors.Is(step.Err, unix.ENOENT):
 		return fail(CodeNotFound, "", "%q: %w", req.Args[0], step.Err)
@@ -240,14 +242,21 @@ func (sb *Sandbox) explain(err error, req Request) error {
 		return fail("arguments_too_long", "pass them in a file", "%q: %w", req.Args[0], step.Err)
 	case step.Step == forkexec.StepExecve:
 		return fail(CodeNotExecutable, "", "%q: %w", req.Args[0], step.Err)
-	case step.Step == forkexec.StepUserns && errors.Is(step.Err, unix.EAGAIN):
-		return fail("limit_reached", "end other programs in the sandbox: sandboxrun ps "+sb.state.ID,
+	case step.Step == forkexec.StepUserns && errors.Is(step.Err, unix.EAGAIN) && sb.state.Launch.Limits.Pids > 0:
+		return fail(CodeLimitReached, "end other programs in the sandbox: sandboxrun ps "+sb.state.ID,
 			"start program in sandbox %q: its limit of processes is reached: %w", sb.state.ID, step.Err)
 	case step.Step == forkexec.StepDir:
 		return fail(CodeCwd, "it must be a directory that the policy shows", "working directory %s: %w", step.Detail, step.Err)
 	}
 	if pidfdWait(sb.init, 0) {
 		return fail("sandbox_lost", lostHint(sb.state), "sandbox %q has ended", sb.state.ID)
+	}
+	if hint := Scarce(err); hint != "" {
+		what := "start program"
+		if refusedProcess(err) {
+			what = "start the processes of a program"
+		}
+		return fail(CodeLimitReached, hint, "%s in sandbox %q: %w", what, sb.state.ID, err)
 	}
 	if d := Diagnose(); d != nil {
 		return d

@@ -112,7 +112,7 @@ func (sb *Sandbox) noteGroup(path string) error {
 		err = errors.Join(err, f.Close())
 	}
 	if err != nil {
-		return fail("state_unusable", "is the disk full? another place: --root DIR", "note control group: %w", err)
+		return fail("state_unusable", diskHint, "note control group: %w", err)
 	}
 	return nil
 }

@@ -86,7 +86,12 @@ func (s *Store) Detach(id string, req Request) (string, error) {
 	var r reply
 	if err := json.NewDecoder(answer).Decode(&r); err != nil {
 		_ = cmd.Wait()
-		return "", fail("sandbox_unavailable", "", "start program in sandbox %q: its monitor has ended: %s", id, cmd.ProcessState)
+		ended := fmt.Errorf("its monitor has ended: %s", cmd.ProcessState)
+		doing := fmt.Sprintf("start program in sandbox %q", id)
+		if e := noRoom(doing, ended); e != nil {
+			return "", e
+		}
+		return "", fail("sandbox_unavailable", "", "%s: %w", doing, ended)
 	}
 	if r.Error != nil {
 		_ = cmd.Wait()
@@ -156,6 +161,9 @@ func Monitor(in io.ReadCloser, answer io.WriteCloser, started func(*Running)) {
 		if e, ok := errors.AsType[*Error](err); ok {
 			r.Error.Code, r.Error.Hint = e.Code, e.Hint
 		}
+		if hint := Scarce(err); hint != "" {
+			r.Error.Code, r.Error.Hint = CodeLimitReached, hint
+		}
 	}
 	heard := json.NewEncoder(answer).Encode(r)
 	answer.Close()
@@ -205,7 +213,7 @@ func (sb *Sandbox) startMonitored(req Request) (_ *monitored, err error) {
 		if pidfdWait(sb.init, 0) {
 			return nil, fail("sandbox_lost", lostHint(sb.state), "sandbox %q has ended", sb.state.ID)
 		}
-		return nil, fail("state_unusable", "is the disk full? another place: --root DIR", "start program in sandbox %q: %w", sb.state.ID, err)
+		return nil, fail("state_unusable", diskHint, "start program in sandbox %q: %w", sb.state.ID, err)
 	}
 	req.detached = true
 	if m.running, err = sb.Start(req); err != nil {

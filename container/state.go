@@ -80,7 +80,7 @@ func (s *Store) save(st *State) error {
 		err = s.root.Rename(tmp, s.statePath(st.ID))
 	}
 	if err != nil {
-		return fail("state_unusable", "is the disk full? another place: --root DIR", "save state: %w", err)
+		return fail("state_unusable", diskHint, "save state: %w", cause(err))
 	}
 	return nil
 }
@@ -127,11 +127,31 @@ func (s *Store) Open(id string) (*Sandbox, error) {
 		return nil, s.noState(id)
 	}
 	sb := &Sandbox{store: s, state: st, dir: dir}
-	if !s.alive(id) || sb.attach() != nil {
-		dir.Close()
-		return nil, fail("sandbox_lost", lostHint(st), "sandbox %q has ended", id)
+	err = errEnded
+	if s.alive(id) {
+		err = sb.attach()
 	}
-	return sb, nil
+	switch {
+	case err == nil:
+		return sb, nil
+	case errors.Is(err, errEnded):
+		err = fail("sandbox_lost", lostHint(st), "sandbox %q has ended", id)
+	default:
+		err = fail("sandbox_unavailable", "", "open sandbox %q: %w", id, err)
+	}
+	dir.Close()
+	return nil, err
+}
+
+// errEnded says that process 1 is no more. Any other error leaves that open.
+var errEnded = errors.New("process 1 has ended")
+
+// endedOr tells whether an error of looking for a process means that there is none.
+func endedOr(err error) error {
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ESRCH) || errors.Is(err, unix.EINVAL) {
+		return errEnded
+	}
+	return fmt.Errorf("open process 1: %w", err)
 }
 
 func (s *Store) noState(id string) error {
@@ -155,19 +175,25 @@ func lostHint(st *State) string {
 func (sb *Sandbox) attach() error {
 	fd, err := unix.PidfdOpen(sb.state.PID, 0)
 	if err != nil {
-		return fmt.Errorf("open process 1: %w", err)
+		return endedOr(err)
 	}
 	pidfd := os.NewFile(uintptr(fd), "pidfd")
 	proc, err := os.OpenFile(fmt.Sprintf("/proc/%d", sb.state.PID), unix.O_PATH|unix.O_DIRECTORY, 0)
 	if err != nil {
 		pidfd.Close()
-		return fmt.Errorf("open process 1: %w", err)
+		return endedOr(err)
 	}
 	start, err := startTime(sb.state.PID)
-	if err != nil || start != sb.state.StartTime || !pidfdAlive(pidfd) {
+	switch {
+	case err != nil:
+		err = endedOr(err)
+	case start != sb.state.StartTime || !pidfdAlive(pidfd):
+		err = errEnded
+	}
+	if err != nil {
 		pidfd.Close()
 		proc.Close()
-		return errors.New("process 1 has ended")
+		return err
 	}
 	sb.init, sb.proc = pidfd, proc
 	return nil

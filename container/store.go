@@ -24,6 +24,16 @@ func (e *Error) Error() string { return e.Err.Error() }
 // Unwrap gives the cause.
 func (e *Error) Unwrap() error { return e.Err }
 
+// fullDisk says whether writing the state has failed for want of room. To calls that write no file ENOSPC means something
+// else.
+func fullDisk(err error) bool {
+	var pe *os.PathError
+	return errors.As(err, &pe) && (errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT))
+}
+
+// diskHint is for errors of writing the state.
+const diskHint = "is the disk full? another place: --root DIR"
+
 func fail(code, hint, format string, args ...any) *Error {
 	return &Error{Code: code, Hint: hint, Err: fmt.Errorf(format, args...)}
 }
@@ -83,7 +93,7 @@ func OpenStore(path string) (*Store, error) {
 	}
 	root, err := os.OpenRoot("/proc/self/fd/" + strconv.Itoa(fd))
 	if err != nil {
-		return nil, fmt.Errorf("open state directory %q: %w", path, err)
+		return nil, fmt.Errorf("open state directory %q: %w", path, cause(err))
 	}
 	return &Store{path: path, root: root}, nil
 }
@@ -156,7 +166,7 @@ func (s *Store) reserve(id string) (*os.File, error) {
 			return nil, fail("id_in_use", "choose another id, or end that one: sandboxrun delete "+id,
 				"sandbox %q exists already", id)
 		}
-		return nil, fail("state_unusable", "is the disk full? another place: --root DIR", "make sandbox directory: %w", err)
+		return nil, fail("state_unusable", diskHint, "make sandbox directory: %w", err)
 	}
 	f, err := s.root.OpenFile(filepath.Join(id, "lock"), os.O_CREATE|os.O_EXCL|os.O_RDWR, 0o600)
 	if err == nil {
@@ -164,19 +174,20 @@ func (s *Store) reserve(id string) (*os.File, error) {
 	}
 	if err != nil {
 		_ = s.root.RemoveAll(id)
-		return nil, fail("state_unusable", "is the disk full? another place: --root DIR", "lock sandbox %q: %w", id, err)
+		return nil, fail("state_unusable", diskHint, "lock sandbox %q: %w", id, err)
 	}
 	return f, nil
 }
 
-// alive says whether a sandbox's lock is held. A directory without a lock file is a leftover.
+// alive says whether a sandbox's lock is held. A directory without a lock file is a leftover. What cannot be looked at,
+// for want of a descriptor say, must not be taken for dead.
 func (s *Store) alive(id string) bool {
 	f, err := s.root.OpenFile(filepath.Join(id, "lock"), os.O_RDWR, 0)
 	if err != nil {
-		return false
+		return !errors.Is(err, fs.ErrNotExist)
 	}
 	defer f.Close()
-	return errors.Is(flock(f, unix.LOCK_EX|unix.LOCK_NB), unix.EWOULDBLOCK)
+	return flock(f, unix.LOCK_EX|unix.LOCK_NB) != nil
 }
 
 // ids lists the sandboxes' directories, dead or alive.

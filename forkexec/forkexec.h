@@ -145,11 +145,32 @@ void fx_build(struct fx_build *b);
 struct fx_mount_attr { uint64_t attr_set, attr_clr, propagation, userns_fd; };
 #define FX_MOVE_MOUNT_F_EMPTY_PATH 4
 
+// A socket that listens in a sandbox's network namespace.
+struct fx_addr {
+	unsigned char ip[16];   // network order; the first four bytes for IPv4
+	uint16_t port;
+	uint8_t v6, udp;
+};
+
+struct fx_listen {
+	int target;             // pidfd of the sandbox's process 1
+	const struct fx_addr *addrs;
+	size_t n;
+	volatile int *fds;      // n of them
+	char *stacks;
+	volatile size_t done;   // how many were made; the next one failed with err
+	volatile int err;
+};
+
+void fx_listen(struct fx_listen *l);
+
 enum fx_probe_step {
 	FX_PROBE_OK, FX_PROBE_USERNS, FX_PROBE_MAP, FX_PROBE_NAMESPACES, FX_PROBE_MOUNT, FX_PROBE_NETWORK, FX_PROBE_PROC,
 };
 
 int fx_probe_nproc(int uid, int gid, char *stacks);
+#define FX_ROOM 16 // processes and threads: more than making a sandbox takes
+int fx_probe_room(char *stacks);
 int fx_probe(int uid, int gid, char *stacks, int *err);
 
 const void *fx_stub_code(void);

@@ -205,6 +205,8 @@ static void close_groups(struct fx_limits *l)
 // fx_limits_started is called once the program has been executed.
 void fx_limits_started(struct fx_limits *l)
 {
+	if (l->pids > 0 && !fx_group_of(l, FX_PIDS))
+		l->tasks_peak = 1; // the program; that nobody has looked yet must not mean that nobody does
 	close_groups(l);
 }
 

@@ -75,6 +75,7 @@ int fx_probe(int uid, int gid, char *stacks, int *err)
 }
 
 #define PROBE_TASKS 3
+#define ROOM_STACK 4096
 
 static int idle(void *unused)
 {
@@ -82,6 +83,22 @@ static int idle(void *unused)
 	for (;;)
 		pause();
 	return 0;
+}
+
+// fx_probe_room says how many more processes and threads there may be, up to FX_ROOM.
+int fx_probe_room(char *stacks)
+{
+	int pids[FX_ROOM], n = 0;
+	unsigned long before;
+	block_signals(&before);
+	while (n < FX_ROOM && (pids[n] = clone(idle, stacks + (n + 1) * ROOM_STACK, CLONE_VM | SIGCHLD, NULL)) > 0)
+		n++;
+	for (int i = 0; i < n; i++) {
+		kill(pids[i], SIGKILL);
+		reap(pids[i]);
+	}
+	unblock_signals(&before);
+	return n;
 }
 
 // count_tasks counts how many children it may have under a limit that is less than any user's number of processes: they

@@ -42,3 +42,13 @@ func ProbeNproc() bool {
 	defer stacks.Put(stack)
 	return C.fx_probe_nproc(C.int(os.Geteuid()), C.int(os.Getegid()), (*C.char)(unsafe.Pointer(stack))) != 0
 }
+
+// MakingTakes is how many processes and threads there must be room for when a sandbox is made.
+const MakingTakes = C.FX_ROOM
+
+// ProbeRoom says how many more processes and threads the caller may have, up to MakingTakes.
+func ProbeRoom() int {
+	stack := stacks.Get().(*[C.FX_STACKS]byte)
+	defer stacks.Put(stack)
+	return int(C.fx_probe_room((*C.char)(unsafe.Pointer(stack))))
+}

@@ -1,0 +1,49 @@
+package container
+
+import (
+	"errors"
+	"os"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/sandboxrun/sandboxrun/forkexec"
+)
+
+// CodeLimitReached is the code of errors that say that there is too little of something for the launcher itself.
+const CodeLimitReached = "limit_reached"
+
+const (
+	filesHint     = "it must be allowed to open more files: ulimit -n 1024"
+	processesHint = "more processes must be allowed: ulimit -u, or pids.max of the control group"
+)
+
+// Scarce is a hint where an error says that there is too little of something for the launcher itself, else empty.
+// Whatever else could be said of what it was about to do leads astray.
+func Scarce(err error) (hint string) {
+	switch {
+	case errors.Is(err, unix.EMFILE):
+		return filesHint
+	case errors.Is(err, unix.ENFILE):
+		return "the machine has too many files open: sysctl fs.file-nr"
+	case refusedProcess(err):
+		return processesHint
+	}
+	return ""
+}
+
+// refusedProcess says whether what failed is to start a process or thread. To other calls EAGAIN means something else.
+func refusedProcess(err error) bool {
+	var step *forkexec.StepError
+	var path *os.PathError
+	return errors.Is(err, unix.EAGAIN) && (errors.As(err, &step) || errors.As(err, &path) && path.Op == "fork/exec")
+}
+
+// noRoom is an error where no more processes can be started by now, else nil. Whoever has failed for that may not have
+// been able to say so.
+func noRoom(doing string, err error) *Error {
+	n := forkexec.ProbeRoom()
+	if n >= forkexec.MakingTakes {
+		return nil
+	}
+	return fail(CodeLimitReached, processesHint, "%s: only %d more processes can be started: %w", doing, n, err)
+}

@@ -1,0 +1,30 @@
+// The Go runtime starts a thread when it wants one. Where it is refused, cgo writes a page about it and aborts, and Go's
+// own handler makes status 2 of that, which whoever called the command takes for the program's. It is the launcher that
+// has failed: so it says, in its own words, and with its own status. forkexec.go has the linker put this in the way.
+#define _GNU_SOURCE
+#include <errno.h>
+#include <pthread.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#define TRIES 20 // as often as cgo itself, and as long: a fifth of a second
+
+int __real_pthread_create(pthread_t *thread, const pthread_attr_t *attr, void *(*run)(void *), void *arg);
+
+int __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *attr, void *(*run)(void *), void *arg)
+{
+	static const char said[] = "sandboxrun: limit_reached: start a thread: there may be no more processes\n"
+				   "hint: more processes must be allowed: ulimit -u, or pids.max of the control group\n";
+	for (int try = 1;; try++) {
+		int err = __real_pthread_create(thread, attr, run, arg);
+		if (err != EAGAIN)
+			return err;
+		if (try == TRIES) {
+			ssize_t unheard = write(2, said, sizeof said - 1);
+			_exit(unheard < 0 ? 125 : 125);
+		}
+		struct timespec wait = {0, try * 1000000l};
+		nanosleep(&wait, NULL);
+	}
+}

@@ -97,4 +97,3 @@ func TestLimitDisk(t *testing.T) {
 		}
 	})
 }
-

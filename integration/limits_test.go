@@ -16,11 +16,12 @@ import (
 )
 
 // rungs are the ways in which this machine can hold the limits of the box's user: by control groups where it has some,
-// and, for root, without any, as in a container where /sys/fs/cgroup is read-only.
+// and, for root, without any, as in a container where /sys/fs/cgroup is read-only. A short run, as in an emulated guest, has the
+// first alone.
 func rungs(b *box, test func(b *box, c call)) {
 	b.t.Helper()
 	test(b, call{})
-	if w.uid == 0 {
+	if w.uid == 0 && !testing.Short() {
 		test(b, call{wrap: []string{"unshare", "-m", "sh", "-c", `umount -lR /sys/fs/cgroup && exec "$@"`, "sh"}})
 	}
 }
@@ -59,7 +60,7 @@ func (b *box) expect(r container.Result, outcome, finding string, status int) {
 		got = *r.Finding
 	}
 	if r.Outcome != outcome || got != finding || r.ExitCode != status {
-		b.t.Errorf("want %s %s %d: %+v", outcome, finding, status, r)
+		b.t.Errorf("want %s %s %d: %+v, error %+v", outcome, finding, status, r, r.Error)
 	}
 }
 
@@ -76,7 +77,7 @@ func TestLimitMemory(t *testing.T) {
 	flavours(t, func(b *box) {
 		needProgram(b.t, "python3")
 		rungs(b, func(b *box, c call) {
-			p := b.limits(object{"memory": "128M", "wall": "30s"})
+			p := b.limits(object{"memory": "128M", "wall": "100s"})
 			ok := b.outcome(c, p, "python3", "-c", `
 import mmap, threading
 m = mmap.mmap(-1, 4 << 30, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | 0x4000)
@@ -279,6 +280,15 @@ func TestLimitCPUDefault(t *testing.T) {
 	})
 }
 
+// share says how much of a processor a program may have had, whatever the machine's speed.
+func (b *box) share(r container.Result, most float64) {
+	b.t.Helper()
+	const burst = 100 // milliseconds: a quota is for a tenth of a second
+	if r.Usage.CPUMS > most*(1.1*r.Usage.WallMS)+burst {
+		b.t.Errorf("with %v of a processor it had %v ms in %v ms", most, r.Usage.CPUMS, r.Usage.WallMS)
+	}
+}
+
 // TestLimitCPUs: no more processors are busy at once than the policy says.
 func TestLimitCPUs(t *testing.T) {
 	flavours(t, func(b *box) {
@@ -288,9 +298,7 @@ func TestLimitCPUs(t *testing.T) {
 		rungs(b, func(b *box, c call) {
 			const busy = "timeout 1 sh -c 'while :; do :; done' & timeout 1 sh -c 'while :; do :; done' & wait; taskset -p 3 $$ >/dev/null 2>&1; echo $?"
 			r := b.outcome(c, b.limits(object{"cpus": 1, "wall": "20s"}), "sh", "-c", busy)
-			if r.Usage.CPUMS > 1250 {
-				b.t.Errorf("with one processor %v ms in a second", r.Usage.CPUMS)
-			}
+			b.share(r, 1)
 			by := enforcedBy(r.Limits, "cpus")
 			b.t.Logf("processors are limited by %s", by)
 			if by == spec.ByAffinity {
@@ -305,9 +313,10 @@ func TestLimitCPUs(t *testing.T) {
 				b.call(c, "run", "--policy", best, "--", "true").exits(0).complains("limits.cpus = 0.5 cannot be enforced")
 				return
 			}
-			if err := json.Unmarshal([]byte(half.stdout), &r); err != nil || r.Usage.CPUMS > 750 {
-				b.t.Errorf("with half a processor %v ms: %v", r.Usage.CPUMS, err)
+			if err := json.Unmarshal([]byte(half.stdout), &r); err != nil {
+				b.t.Fatalf("%v: %v", half, err)
 			}
+			b.share(r, 0.5)
 		})
 	})
 }
@@ -378,7 +387,7 @@ var seconds = regexp.MustCompile(`after [0-9.]+ s`)
 func TestLimitPlainly(t *testing.T) {
 	flavours(t, func(b *box) {
 		needProgram(b.t, "python3")
-		b.create("box", b.limits(object{"wall": "2s", "idle": "1s", "cpu": "0.3s", "memory": "64M", "pids": 10, "file": "2M"}))
+		b.create("box", b.limits(object{"wall": "3s", "idle": "2s", "cpu": "1s", "memory": "64M", "pids": 10, "file": "2M"}))
 		for what, args := range map[string][]string{
 			"memory": {"python3", "-c", touch + "touch(200)"},
 			"cpu":    {"sh", "-c", "while :; do :; done"},

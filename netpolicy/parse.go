@@ -10,15 +10,9 @@ import (
 	"strings"
 )
 
-// Limits of DNS names (RFC 1035, section 2.3.4), in bytes.
-const (
-	maxName  = 253
-	maxLabel = 63
-)
-
 // Pattern is an allowed host: a name, every name below a suffix, or an IP address.
 type Pattern struct {
-	Name     string // lower case, without a trailing dot; an address without brackets
+	Name     string // lower case, ASCII, without a trailing dot; an address without brackets
 	Wildcard bool   // every name that ends in "." + Name, but not Name itself
 	Port     int    // 0 means 443 and 80
 }
@@ -39,7 +33,7 @@ func (p Pattern) String() string {
 }
 
 // ParseHost reads "host[:port]", "*.suffix[:port]" or an IP address, an IPv6 one with a port in brackets.
-// Names are compared without case and without a trailing dot, so they are returned so.
+// Names are compared without case, without a trailing dot and in their ASCII form ("xn--..."), so they are returned so.
 func ParseHost(s string) (Pattern, error) {
 	p, err := parseHost(s)
 	if err != nil {
@@ -75,14 +69,24 @@ func parseHost(s string) (Pattern, error) {
 		}
 	}
 	if bracketed || strings.Contains(host, ":") {
-		p.Name, err = ipv6(host)
+		a, err := ipv6(host)
+		p.Name = a.String()
 		return p, err
 	}
-	p.Name = strings.ToLower(strings.TrimSuffix(host, "."))
-	if rest, ok := strings.CutPrefix(p.Name, "*."); ok {
-		p.Name, p.Wildcard = rest, true
+	host = trimDot(host)
+	if rest, ok := strings.CutPrefix(host, "*."); ok {
+		host, p.Wildcard = rest, true
 	}
-	return p, checkName(p)
+	name, addr, err := canonicalName(host)
+	if err != nil {
+		return p, err
+	}
+	// The spellings of an address that only some programs read ("127.1") are taken from programs, not in a policy.
+	if addr.IsValid() && (p.Wildcard || name != host) {
+		return p, fmt.Errorf("%q is neither a name nor an IPv4 address", host)
+	}
+	p.Name = name
+	return p, nil
 }
 
 // splitPort splits "host:port", "[v6]:port" and the same without a port. The port is "" where there is none.
@@ -109,69 +113,6 @@ func splitPort(s string) (host, port string, bracketed bool, err error) {
 		return "", "", bracketed, fmt.Errorf(`want ":PORT" after the host, got %q`, rest)
 	}
 	return host, port, bracketed, nil
-}
-
-func ipv6(s string) (string, error) {
-	a, err := netip.ParseAddr(s)
-	if err != nil || !a.Is6() || a.Zone() != "" {
-		return "", fmt.Errorf("%q is no IPv6 address", s)
-	}
-	return a.Unmap().String(), nil // ::ffff:10.0.0.1 and 10.0.0.1 are one address
-}
-
-// checkName refuses what is no DNS name and no IPv4 address, above all the spellings of an address that some programs
-// accept and others do not ("127.1", "0x7f000001"): a decision about them could be another one than the resolver's.
-func checkName(p Pattern) error {
-	if p.Name == "" {
-		return errors.New("it names no host")
-	}
-	if len(p.Name) > maxName {
-		return fmt.Errorf("it is longer than %d bytes", maxName)
-	}
-	labels := strings.Split(p.Name, ".")
-	for _, l := range labels {
-		if err := checkLabel(l); err != nil {
-			return err
-		}
-	}
-	if !isNumber(labels[len(labels)-1]) {
-		return nil
-	}
-	if a, err := netip.ParseAddr(p.Name); err != nil || !a.Is4() || p.Wildcard {
-		return fmt.Errorf("%q is neither a name nor an IPv4 address", p.Name)
-	}
-	return nil
-}
-
-func checkLabel(l string) error {
-	switch {
-	case l == "":
-		return errors.New("it has an empty label")
-	case len(l) > maxLabel:
-		return fmt.Errorf("label %q is longer than %d bytes", l, maxLabel)
-	case l[0] == '-' || l[len(l)-1] == '-':
-		return fmt.Errorf("label %q begins or ends with \"-\"", l)
-	}
-	for _, c := range l {
-		switch {
-		case c >= 'a' && c <= 'z', c >= '0' && c <= '9', c == '-', c == '_':
-		case c == '*':
-			return errors.New(`"*" may only be the whole first label, as in "*.example.org"`)
-		case c > 127:
-			return errors.New(`write it in its ASCII form ("xn--...")`)
-		default:
-			return fmt.Errorf("it has the character %q", c)
-		}
-	}
-	return nil
-}
-
-// isNumber says whether a last label makes the whole name an IPv4 address (WHATWG URL, "ends in a number").
-func isNumber(l string) bool {
-	if hex, ok := strings.CutPrefix(l, "0x"); ok {
-		return strings.Trim(hex, "0123456789abcdef") == ""
-	}
-	return strings.Trim(l, "0123456789") == ""
 }
 
 func parsePort(s string) (int, error) {
@@ -231,7 +172,7 @@ func parseOutside(s string) (string, error) {
 	return h.String(), nil
 }
 
-// Service is an HTTP service that a program uses.
+// Service is an HTTP service that a program uses: a forwarded port when it is on the loopback, an allowed host else.
 type Service struct {
 	Host string // as Pattern.Name
 	Port int    // 1 to 65535; 80 or 443 where the URL has none
@@ -271,4 +212,10 @@ func parseService(s string) (Service, error) {
 		p.Port = def
 	}
 	return Service{Host: p.Name, Port: p.Port}, nil
+}
+
+// Loopback says whether the service is on the machine's loopback.
+func (s Service) Loopback() bool {
+	a, err := netip.ParseAddr(s.Host)
+	return err == nil && a.IsLoopback() || s.Host == "localhost" || strings.HasSuffix(s.Host, ".localhost")
 }

@@ -17,6 +17,8 @@ func TestParseHost(t *testing.T) {
 		"*.example.org:8443":      {Name: "example.org", Wildcard: true, Port: 8443},
 		"*.test":                  {Name: "test", Wildcard: true},
 		"xn--bcher-kva.example":   {Name: "xn--bcher-kva.example"},
+		"BÜCHER.example.":         {Name: "xn--bcher-kva.example"},
+		"*.bücher.example:1":      {Name: "xn--bcher-kva.example", Wildcard: true, Port: 1},
 		"_srv.x-y.example":        {Name: "_srv.x-y.example"},
 		"1.example":               {Name: "1.example"},
 		"127.0.0.1":               {Name: "127.0.0.1"},
@@ -59,7 +61,10 @@ func TestParseHostRefuses(t *testing.T) {
 		"*a.example":               `"*" may only be`,
 		"-a.example":               `begins or ends with "-"`,
 		"a-.example":               `begins or ends with "-"`,
-		"bücher.example":           "ASCII form",
+		"b≠c.example":              "no international name",
+		"xn--a.example":            "no international name",
+		"１２７.0.0.1":                "neither a name nor an IPv4 address",
+		"127.0.0.1..":              "empty label",
 		"a.example:":               `want ":PORT"`,
 		"a.example:0":              "not a number from 1 to 65535",
 		"a.example:65536":          "not a number from 1 to 65535",
@@ -199,6 +204,28 @@ func TestParseService(t *testing.T) {
 		_, err := ParseService(in)
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("ParseService(%q) error = %v; want %q", in, err, want)
+		}
+	}
+}
+
+func TestLoopback(t *testing.T) {
+	for url, want := range map[string]bool{
+		"http://127.0.0.1:8000/v1":   true,
+		"http://127.9.9.9":           true,
+		"http://[::1]:80":            true,
+		"http://[::ffff:127.0.0.1]":  true,
+		"http://LOCALHOST.":          true,
+		"http://a.localhost":         true,
+		"http://localhost.example":   false,
+		"http://alocalhost":          false,
+		"http://128.0.0.1":           false,
+		"http://[::2]":               false,
+		"http://127.0.0.1.example":   false,
+		"https://api.example.com/v1": false,
+	} {
+		s, err := ParseService(url)
+		if err != nil || s.Loopback() != want {
+			t.Errorf("%q: loopback %v, %v; want %v", url, s.Loopback(), err, want)
 		}
 	}
 }

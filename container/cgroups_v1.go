@@ -170,12 +170,14 @@ type cgroupMount struct {
 	controllers []string // version 1
 }
 
+// thisMachine reads what this thread sees: libcontainer may have taken the first one, which /proc/self shows, into a
+// sandbox's mount namespace.
 func thisMachine() (*cgroupMachine, error) {
-	mounts, err := readControl("/proc/self/mountinfo")
+	mounts, err := readControl("/proc/thread-self/mountinfo")
 	if err != nil {
 		return nil, err
 	}
-	own, err := readControl("/proc/self/cgroup")
+	own, err := readControl("/proc/thread-self/cgroup")
 	if err != nil {
 		return nil, fmt.Errorf("find our own control group: %w", err)
 	}

@@ -147,7 +147,7 @@ func onBtrfs(device string) bool {
 	major, minor, _ := strings.Cut(device, ":")
 	a, err := strconv.ParseUint(major, 16, 32)
 	b, err2 := strconv.ParseUint(minor, 16, 32)
-	mounts, err3 := os.ReadFile("/proc/self/mountinfo")
+	mounts, err3 := os.ReadFile("/proc/thread-self/mountinfo")
 	if err != nil || err2 != nil || err3 != nil {
 		return false
 	}

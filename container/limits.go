@@ -20,6 +20,7 @@ import (
 // Held is what holds a sandbox's limits, for its execs.
 type Held struct {
 	Groups []forkexec.Group `json:"groups,omitempty"`
+	Ours   int64            `json:"ours,omitempty"`  // processes of ours that are in them while no exec runs
 	CPUs   []int            `json:"cpus,omitempty"`  // the only processors that its programs can use
 	Tmpfs  []string         `json:"tmpfs,omitempty"` // file systems that count as memory where that is watched
 	Write  []string         `json:"write,omitempty"` // what the program can write of the host, where that is limited
@@ -72,6 +73,9 @@ func (sb *Sandbox) holdByGroups(plan *spec.Plan) error {
 		return fail("limit_unenforceable", `enforce = "best_effort" does without control groups`, "limit sandbox: %w", err)
 	}
 	sb.state.Launch.Held.Groups = execGroups(plan, dirs)
+	if plan.Cgroups.Kind == spec.BySystemd {
+		sb.state.Launch.Held.Ours = 1 // a scope has to begin with a process: process 1
+	}
 	return nil
 }
 
@@ -200,9 +204,13 @@ func (sb *Sandbox) watchDisk() *diskWatch {
 // limit puts an exec's limits into its command.
 func (sb *Sandbox) limit(cmd *forkexec.Command, l effective, disk *diskWatch) {
 	held := &sb.state.Launch.Held
+	all := sb.state.Launch.Limits.Pids
+	if all > 0 {
+		all += held.Ours
+	}
 	cmd.Limits = forkexec.Limits{
 		State: sb.dir, Wall: l.Wall, Idle: l.Idle, CPU: l.CPU, Memory: l.Memory, Pids: l.Pids,
-		SandboxPids: sb.state.Launch.Limits.Pids, CPUs: len(held.CPUs), Groups: held.Groups,
+		SandboxPids: all, CPUs: len(held.CPUs), Groups: held.Groups,
 		WatchMemory: l.watchMemory, WatchPids: l.watchPids, Nproc: l.nproc,
 	}
 	if l.watchMemory {

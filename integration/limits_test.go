@@ -174,13 +174,14 @@ func TestLimitPids(t *testing.T) {
 				b.t.Errorf("a fork bomb says %q", r.Stdout)
 			}
 			r = b.outcome(c, p, "python3", "-c", `
-import threading, time
+import os, threading, time
 n = 0
 try:
     for i in range(100):
-        threading.Thread(target=time.sleep, args=(0.3,)).start(); n += 1
+        threading.Thread(target=time.sleep, args=(60,)).start(); n += 1
 except RuntimeError: pass
-print(n)`)
+print(n, flush=True)
+os._exit(0)`)
 			if r.Stdout != "19\n" {
 				b.t.Errorf("threads: %q", r.Stdout)
 			}

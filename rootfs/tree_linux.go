@@ -16,7 +16,7 @@ const maxReadFile = 1 << 20
 
 // HostTree is the file tree of the machine, as this process sees it. Its mount points are those of the time of the call.
 func HostTree() (Tree, error) {
-	data, err := os.ReadFile("/proc/self/mountinfo")
+	data, err := os.ReadFile("/proc/thread-self/mountinfo")
 	if err != nil {
 		return nil, fmt.Errorf("list host mounts: %w", err)
 	}

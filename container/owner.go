@@ -2,6 +2,7 @@ package container
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -100,6 +101,10 @@ func openOwner(o *Owner) (*os.File, error) {
 	}
 	pidfd := os.NewFile(uintptr(fd), "owner")
 	start, err := startTime(o.PID)
+	if err != nil && !errors.Is(endedOr(err), errEnded) {
+		pidfd.Close()
+		return nil, fail("sandbox_unavailable", "", "open owner, process %d: %w", o.PID, err)
+	}
 	if err != nil || o.StartTime != 0 && o.StartTime != start || !pidfdAlive(pidfd) {
 		pidfd.Close()
 		return nil, fail("owner_gone", hint, "open owner: process %d has ended", o.PID)

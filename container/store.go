@@ -105,6 +105,9 @@ func (s *Store) Close() { s.root.Close() }
 // microseconds, never while a sandbox is built.
 func (s *Store) lock() (func(), error) {
 	f, err := s.root.OpenFile(".lock", os.O_CREATE|os.O_RDWR, 0o600)
+	if fullDisk(err) {
+		return nil, fail("state_unusable", diskHint, "lock state directory: %w", err)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("lock state directory: %w", err)
 	}

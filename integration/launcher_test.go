@@ -184,7 +184,7 @@ func (b *box) command(c call, args ...string) *exec.Cmd {
 	if c.dir == "" {
 		cmd.Dir = b.dir
 	}
-	cmd.WaitDelay = time.Second
+	cmd.WaitDelay = 20 * time.Second // on a busy machine what was written may not have been read for a second
 	return cmd
 }
 

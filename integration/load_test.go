@@ -153,9 +153,7 @@ func TestLoadSandboxes(t *testing.T) {
 			largest = max(largest, pss(t, s.PID))
 		}
 		t.Logf("the largest process 1 has %d KiB", largest>>10)
-		if largest > 100<<10 {
-			t.Errorf("an idle sandbox has %d KiB", largest>>10)
-		}
+		same(t, "an idle sandbox has more than 100 KiB", false, largest > 100<<10)
 		start = time.Now()
 		atOnce(8, n, func(i int) { b.run("delete", id(i)).exits(0) })
 		lap("deleted")
@@ -265,6 +263,7 @@ func TestLoadLibrary(t *testing.T) {
 		}
 		atOnce(32, 64, one)
 		before := b.count()
+		before.files += len(boxes) // a file of events that is full makes room for another
 		n := forAWhile(t, 32, d, one)
 		t.Logf("%d execs in %v", n, d)
 		b.settles(fmt.Sprintf("%d execs", n), before)
@@ -325,7 +324,8 @@ func (b *box) verdict(id string, e ending) {
 		b.t.Errorf("%v: %v", a, err)
 		return
 	}
-	if r.Outcome != e.outcome || a.status != r.ExitCode || e.status != 0 && r.ExitCode != e.status || !strings.HasPrefix(r.Stdout, o.token+"\n") {
+	begun := strings.HasPrefix(r.Stdout, o.token+"\n") || e.outcome == container.Timeout && r.Stdout == "" // on a busy machine
+	if r.Outcome != e.outcome || a.status != r.ExitCode || e.status != 0 && r.ExitCode != e.status || !begun {
 		b.t.Errorf("want %s %d and %s: %v", e.outcome, e.status, o.token, a)
 	}
 }

@@ -1,0 +1,108 @@
+package container
+
+import (
+	"math"
+	"os"
+	"path/filepath"
+	"strconv"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// manyFiles makes so many empty files in directories of 500.
+func manyFiles(tb testing.TB, dir string, n int) {
+	tb.Helper()
+	for i := range n {
+		at := filepath.Join(dir, strconv.Itoa(i/500))
+		if i%500 == 0 {
+			must(tb, os.Mkdir(at, 0o755))
+		}
+		fd, err := unix.Open(filepath.Join(at, strconv.Itoa(i)), unix.O_CREAT|unix.O_WRONLY|unix.O_CLOEXEC, 0o644)
+		must(tb, err)
+		unix.Close(fd)
+	}
+}
+
+func TestDiskIdle(t *testing.T) {
+	dir := diskDir(t)
+	manyFiles(t, dir, 20000)
+	w := newDiskWatch([]string{dir}, measureDisk([]string{dir}), math.MaxInt64/2)
+	defer w.close()
+	start := time.Now()
+	for now := start; now.Sub(start) < time.Minute; now = now.Add(diskTick) {
+		if _, over, next := w.check(now, 0); over || next != diskTick {
+			t.Fatalf("%v, next in %v", over, next)
+		}
+	}
+	if !w.prompt {
+		t.Skipf("%d walks: the free space of this file system tells nothing", w.walks)
+	}
+	if t.Logf("%d walks in a minute of nothing", w.walks); w.walks > int(time.Minute/diskAge)+1 {
+		t.Error("too many")
+	}
+}
+
+// A neighbour that fills the disk, or a program that writes the same file over and over, must not keep us walking.
+func TestDiskShareOfTime(t *testing.T) {
+	dir := diskDir(t)
+	manyFiles(t, dir, 8000)
+	w := newDiskWatch([]string{dir}, measureDisk([]string{dir}), mega)
+	defer w.close()
+	w.budget = 0
+	start := time.Now()
+	var written int64
+	var spent, longest time.Duration
+	const simulated = 5 * time.Second
+	for now := start; now.Sub(start) < simulated; {
+		written += 10 * mega
+		walks := w.walks
+		_, over, next := w.check(now, written)
+		if over {
+			t.Fatal("exceeded")
+		}
+		if w.walks > walks {
+			spent += w.took
+			longest = max(longest, w.took)
+		}
+		now = now.Add(next)
+	}
+	if spent > simulated/diskShare+2*longest || w.walks < 2 {
+		t.Errorf("%d walks took %v of %v", w.walks, spent, simulated)
+	}
+}
+
+// What is seen twice because it was renamed during a walk is not too much: another walk has to say so too.
+func TestDiskSeenTwice(t *testing.T) {
+	dir := diskDir(t)
+	put(t, filepath.Join(dir, "file"), mega)
+	w := newDiskWatch([]string{dir}, diskUse{}, 2*mega)
+	defer w.close()
+	times := 1
+	w.held = func(walker *diskWalker) {
+		if times--; times >= 0 {
+			walker.use.Bytes += 4 * mega
+		}
+	}
+	now := time.Now()
+	if added, over, _ := w.check(now, -1); over || added > 2*mega || w.walks != 2 {
+		t.Errorf("once: %d %v, %d walks", added, over, w.walks)
+	}
+	times = 2
+	if added, over, _ := w.check(now.Add(time.Minute), -1); !over || added < 5*mega {
+		t.Errorf("twice: %d %v", added, over)
+	}
+}
+
+func BenchmarkDiskMeasure(b *testing.B) {
+	dir := diskDir(b)
+	manyFiles(b, dir, 20000)
+	b.ReportAllocs()
+	for b.Loop() {
+		if use := measureDisk([]string{dir}); use.Incomplete {
+			b.Fatal(use)
+		}
+	}
+	b.ReportMetric(20000*float64(b.N)/b.Elapsed().Seconds(), "files/s")
+}

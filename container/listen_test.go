@@ -25,18 +25,18 @@ func TestListenInside(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer l.Close()
+	defer func() { _ = l.Close() }()
 	for _, f := range files {
 		defer f.Close()
 	}
 	if c, err := net.Dial("tcp", at.String()); err == nil {
-		c.Close()
+		_ = c.Close()
 		t.Error("it listens outside too")
 	}
 	go func() {
 		if c, err := l.Accept(); err == nil {
 			_, _ = c.Write([]byte("hello from outside\n"))
-			c.Close()
+			_ = c.Close()
 		}
 	}()
 	r := run(t, sb, Request{Args: []string{"bash", "-c", "cat </dev/tcp/127.0.0.1/7077"}})

@@ -1,0 +1,150 @@
+package relay
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/netip"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/sandboxrun/sandboxrun/netpolicy"
+)
+
+// maxAddresses is how many of a host's addresses are judged and tried: no real one needs more, and whoever owns a name can
+// give it thousands.
+const maxAddresses = 16
+
+// connect makes an allowed connection to a host. The name is resolved once, every address is judged, and the connection goes to
+// the very address that was: a name that resolves to something else a moment later (DNS rebinding) gains nothing. The
+// decision is good for an event, whatever the error. The error is a *refusal or a *failure.
+func (s *server) connect(ctx context.Context, host string, port int) (stream, netpolicy.Decision, error) {
+	d := s.judge.Name(host, port)
+	if !d.Allow {
+		return nil, d, refuse(d)
+	}
+	ctx, cancel := context.WithTimeout(ctx, s.lim.Dial)
+	defer cancel()
+	select {
+	case s.dials <- struct{}{}:
+		defer func() { <-s.dials }()
+	case <-ctx.Done():
+		return nil, d, &failure{causeBusy, d.Host, d.Port}
+	}
+	addrs, d, err := s.addresses(ctx, d)
+	if err != nil {
+		return nil, d, err
+	}
+	c, err := s.dialFirst(ctx, addrs, port)
+	if err != nil {
+		return nil, d, &failure{causeOf(err), d.Host, d.Port}
+	}
+	return c, d, nil
+}
+
+// addresses resolves an allowed host. Those that may not be connected to are left out; where all are, the decision is the first's.
+func (s *server) addresses(ctx context.Context, d netpolicy.Decision) ([]netip.Addr, netpolicy.Decision, error) {
+	var found []netip.Addr
+	var err error
+	if a, e := netip.ParseAddr(d.Host); e == nil {
+		found = []netip.Addr{a}
+	} else if found, err = s.cfg.Resolve(ctx, d.Host); err != nil {
+		return nil, d, &failure{causeOf(err), d.Host, d.Port}
+	}
+	if len(found) == 0 {
+		return nil, d, &failure{causeNoHost, d.Host, d.Port}
+	}
+	own, err := s.own.get(s.cfg.Own)
+	if err != nil {
+		return nil, d, &failure{causeUnreachable, d.Host, d.Port} // not knowing what to refuse, refuse all
+	}
+	var good []netip.Addr
+	var no *netpolicy.Decision
+	for _, a := range found[:min(len(found), maxAddresses)] {
+		switch judged := s.judge.Address(d, a, own); {
+		case judged.Allow:
+			good = append(good, judged.Address)
+		case no == nil:
+			no = &judged
+		}
+	}
+	if len(good) == 0 {
+		return nil, *no, refuse(*no)
+	}
+	return good, d, nil
+}
+
+// dialFirst tries addresses in order. None of them may use up the time of those behind it.
+func (s *server) dialFirst(ctx context.Context, addrs []netip.Addr, port int) (c stream, err error) {
+	for i, a := range addrs {
+		if c, err = s.dialOne(ctx, a, port, len(addrs)-i); err == nil {
+			return c, nil
+		}
+	}
+	return nil, err
+}
+
+func (s *server) dialOne(ctx context.Context, a netip.Addr, port, left int) (stream, error) {
+	if deadline, ok := ctx.Deadline(); ok {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, time.Until(deadline)/time.Duration(left))
+		defer cancel()
+	}
+	return s.dial(ctx, "tcp", net.JoinHostPort(a.String(), strconv.Itoa(port)))
+}
+
+// dial connects to an address that was judged, or that the policy forwards to.
+func (s *server) dial(ctx context.Context, network, addr string) (stream, error) {
+	c, err := s.cfg.Dial(ctx, network, addr)
+	if err != nil {
+		return nil, err
+	}
+	st, ok := c.(stream)
+	if !ok {
+		shut(c)
+		return nil, fmt.Errorf("dial %s: a %T cannot be half-closed", addr, c)
+	}
+	return st, nil
+}
+
+// resolve asks the host's resolver, as any program of the host would.
+func resolve(ctx context.Context, host string) ([]netip.Addr, error) {
+	r := net.Resolver{PreferGo: true} // the binary is static
+	return r.LookupNetIP(ctx, "ip", host)
+}
+
+// interfaceAddresses lists the addresses of this machine.
+func interfaceAddresses() ([]netip.Addr, error) {
+	nets, err := net.InterfaceAddrs()
+	if err != nil {
+		return nil, fmt.Errorf("list own addresses: %w", err)
+	}
+	var own []netip.Addr
+	for _, n := range nets {
+		if p, err := netip.ParsePrefix(n.String()); err == nil {
+			own = append(own, p.Addr())
+		}
+	}
+	return own, nil
+}
+
+// ownAddresses keeps the list for a second: making it is many times the work of a connection.
+type ownAddresses struct {
+	mu    sync.Mutex
+	list  []netip.Addr
+	until time.Time
+}
+
+func (o *ownAddresses) get(list func() ([]netip.Addr, error)) ([]netip.Addr, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if now := time.Now(); now.After(o.until) {
+		own, err := list()
+		if err != nil {
+			return nil, err
+		}
+		o.list, o.until = own, now.Add(time.Second)
+	}
+	return o.list, nil
+}

@@ -1,0 +1,194 @@
+package relay
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"io"
+	"net"
+	"net/netip"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/net/dns/dnsmessage"
+)
+
+const (
+	dnsTTL     = 5                // seconds: the addresses never change, but what is allowed may
+	dnsPort    = 53               // where an event says that a name was asked for
+	dnsIdle    = 10 * time.Second // for the next query on a connection (RFC 7766, section 6.2.3)
+	maxQuery   = 4 << 10
+	udpSize    = 1232 // what DNS Flag Day 2020 settled on; our answers are far shorter
+	asHost     = 443  // a port to ask the judge how it writes a name
+	maxRefused = 1024 // names of which it is remembered that their refusal has been told
+	noteBurst  = 20   // refused names told at once; one a second after that
+)
+
+// dnsUDP answers queries until the socket is closed. What is no query gets no answer.
+func (s *server) dnsUDP(c *net.UDPConn) error {
+	buf := make([]byte, maxQuery)
+	for {
+		n, from, err := c.ReadFromUDPAddrPort(buf)
+		if errors.Is(err, net.ErrClosed) {
+			return nil
+		}
+		if err != nil {
+			time.Sleep(time.Millisecond) // an ICMP error of an answer that nobody waited for
+			continue
+		}
+		if answer := s.answerDNS(buf[:n]); answer != nil {
+			_, _ = c.WriteToUDPAddrPort(answer, from) // whoever did not get it asks again
+		}
+	}
+}
+
+// dnsTCP answers the queries of one connection.
+func (s *server) dnsTCP(_ context.Context, c *net.TCPConn) {
+	defer shut(c)
+	buf := make([]byte, maxQuery)
+	for {
+		_ = c.SetDeadline(time.Now().Add(dnsIdle)) // it fails only where the read will too
+		if _, err := io.ReadFull(c, buf[:2]); err != nil {
+			return
+		}
+		n := int(binary.BigEndian.Uint16(buf))
+		if n > maxQuery {
+			return
+		}
+		if _, err := io.ReadFull(c, buf[:n]); err != nil {
+			return
+		}
+		answer := s.answerDNS(buf[:n])
+		if answer == nil {
+			return
+		}
+		if _, err := c.Write(append(binary.BigEndian.AppendUint16(nil, uint16(len(answer))), answer...)); err != nil {
+			return
+		}
+	}
+}
+
+// answerDNS answers a query out of the policy alone. No query ever leaves this process: names are a way to carry data out
+// (CVE-2025-55284 did it by ping and nslookup), and an answer from outside would be of no use in there.
+func (s *server) answerDNS(query []byte) []byte {
+	var p dnsmessage.Parser
+	asked, err := p.Start(query)
+	if err != nil || asked.Response {
+		return nil
+	}
+	reply := dnsmessage.Header{
+		ID: asked.ID, Response: true, OpCode: asked.OpCode,
+		RecursionDesired: asked.RecursionDesired, RecursionAvailable: true,
+	}
+	questions, err := p.AllQuestions()
+	switch {
+	case asked.OpCode != 0:
+		reply.RCode = dnsmessage.RCodeNotImplemented
+		return build(reply, nil, netip.Addr{}, false)
+	case err != nil || len(questions) != 1:
+		reply.RCode = dnsmessage.RCodeFormatError
+		return build(reply, nil, netip.Addr{}, false)
+	}
+	q := questions[0]
+	addr, code := s.lookUp(q)
+	reply.RCode = code
+	return build(reply, &q, addr, speaksEDNS(&p))
+}
+
+// lookUp finds the address of an allowed name; the zero Addr where there is none of the type that was asked for.
+func (s *server) lookUp(q dnsmessage.Question) (netip.Addr, dnsmessage.RCode) {
+	name := strings.TrimSuffix(q.Name.String(), ".")
+	d := s.judge.Name(name, asHost)
+	if q.Class != dnsmessage.ClassINET || isAddress(d.Host) || !s.judge.Known(name) {
+		s.refusals.refused(&s.notes, Event{Time: time.Now(), Kind: "dns", Host: d.Host, Port: dnsPort}, d.Reason)
+		return netip.Addr{}, dnsmessage.RCodeNameError
+	}
+	if q.Type != dnsmessage.TypeA {
+		return netip.Addr{}, dnsmessage.RCodeSuccess
+	}
+	addr, ok := s.names.address(d.Host)
+	if !ok {
+		return addr, dnsmessage.RCodeServerFailure
+	}
+	return addr, dnsmessage.RCodeSuccess
+}
+
+// speaksEDNS says whether a query has an OPT record, which the answer must have then too (RFC 6891, section 6.1.1).
+func speaksEDNS(p *dnsmessage.Parser) bool {
+	if p.SkipAllAnswers() != nil || p.SkipAllAuthorities() != nil {
+		return false
+	}
+	for {
+		h, err := p.AdditionalHeader()
+		if err != nil {
+			return false
+		}
+		if h.Type == dnsmessage.TypeOPT {
+			return true
+		}
+		if p.SkipAdditional() != nil {
+			return false
+		}
+	}
+}
+
+// build writes an answer; nil where that cannot be done, which is no answer.
+func build(h dnsmessage.Header, q *dnsmessage.Question, addr netip.Addr, edns bool) []byte {
+	b := dnsmessage.NewBuilder(nil, h)
+	b.EnableCompression()
+	var errs []error
+	if q != nil {
+		errs = append(errs, b.StartQuestions(), b.Question(*q))
+	}
+	if addr.IsValid() {
+		head := dnsmessage.ResourceHeader{Name: q.Name, Class: dnsmessage.ClassINET, TTL: dnsTTL}
+		errs = append(errs, b.StartAnswers(), b.AResource(head, dnsmessage.AResource{A: addr.As4()}))
+	}
+	if edns {
+		var head dnsmessage.ResourceHeader
+		errs = append(errs, b.StartAdditionals(), head.SetEDNS0(udpSize, h.RCode, false), b.OPTResource(head, dnsmessage.OPTResource{}))
+	}
+	msg, err := b.Finish()
+	if errors.Join(append(errs, err)...) != nil {
+		return nil
+	}
+	return msg
+}
+
+// refusals keeps the events of refused names few, however many a program asks for: one for each name, and of these not
+// more than its rate.
+type refusals struct {
+	mu     sync.Mutex
+	told   map[string]bool
+	tokens float64
+	last   time.Time
+}
+
+func (r *refusals) refused(notes *notes, ev Event, reason string) {
+	if r.fits(ev.Host, ev.Time) {
+		notes.end(ev, Refused, reason)
+	}
+}
+
+func (r *refusals) fits(host string, now time.Time) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.told == nil {
+		r.told, r.tokens, r.last = map[string]bool{}, noteBurst, now
+	}
+	if r.told[host] {
+		return false
+	}
+	r.tokens = min(noteBurst, r.tokens+now.Sub(r.last).Seconds())
+	r.last = now
+	if r.tokens < 1 {
+		return false
+	}
+	r.tokens--
+	if len(r.told) >= maxRefused {
+		clear(r.told)
+	}
+	r.told[host] = true
+	return true
+}

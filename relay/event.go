@@ -1,0 +1,48 @@
+package relay
+
+import (
+	"sync"
+	"time"
+)
+
+// What became of a connection.
+const (
+	Allowed = "allowed"
+	Refused = "refused" // by the policy, or by a guard
+	Failed  = "failed"  // it was allowed, and could not be made or kept
+)
+
+// Event is one connection, one request of a kept HTTP connection, or one refused DNS name.
+type Event struct {
+	Time     time.Time     `json:"time"`           // when it began
+	Kind     string        `json:"kind"`           // "forward", "connect", "http", "socks", "direct" or "dns"
+	Host     string        `json:"host,omitempty"` // asked for; of a forward, its target
+	Port     int           `json:"port,omitempty"` // asked for; of a forward, the port inside
+	Rule     string        `json:"rule,omitempty"` // the rule that allowed it, as the policy says it
+	Verdict  string        `json:"verdict"`
+	Reason   string        `json:"reason,omitempty"` // a word of netpolicy's for what its rules refused; else a sentence
+	Up       int64         `json:"up"`               // bytes from inside, without HTTP heads and framing
+	Down     int64         `json:"down"`             // bytes to inside
+	Duration time.Duration `json:"duration_ns"`
+}
+
+// notes hands events on, one at a time.
+type notes struct {
+	mu   sync.Mutex
+	note func(Event)
+}
+
+func (n *notes) end(ev Event, verdict, reason string) {
+	ev.Verdict, ev.Reason = verdict, reason
+	ev.Duration = time.Since(ev.Time)
+	ev.Time = ev.Time.Round(0) // without Go's monotonic clock, which is nobody else's
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.note(ev)
+}
+
+// endWith ends an event as an error says; nil is success.
+func (n *notes) endWith(ev Event, err error) {
+	verdict, reason := verdictOf(err)
+	n.end(ev, verdict, reason)
+}

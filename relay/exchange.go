@@ -1,0 +1,292 @@
+package relay
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"net"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// maxResponseHead is how many bytes of a response's head are read.
+const maxResponseHead = 256 << 10
+
+// errStale is a kept connection that ended before it said a byte in answer: the server had closed it meanwhile.
+var errStale = errors.New("the server closed the connection without an answer")
+
+// exchange is one request and its response. Two goroutines carry it: feed sends the body, and then watches whether the
+// client goes away; the other one carries what comes back, which may well begin before the body has ended.
+//
+//	client ──head──────────▶ forwardHead ──▶ server
+//	       ──body──────────▶ feed ─────────▶
+//	       ◀─100, 103, …──── answered ◀─────
+//	       ◀─head, body───── respond ◀──────
+type exchange struct {
+	*client
+	head    *head
+	up      *upstream
+	path    string
+	expects bool // the client waits for "100 Continue" before it sends the body
+
+	out      sync.Mutex    // held while an interim response or the final one's head is written
+	begun    bool          // the final response has; under out
+	proceed  chan struct{} // closed by the server's "100 Continue"
+	over     chan struct{} // closed when the final response has come
+	fed      chan struct{} // closed when feed has ended
+	uploaded chan struct{} // closed when the body has been sent whole
+	feedErr  error         // of feed; to be read after fed
+	gone     atomic.Bool   // the client has gone away
+	sent     atomic.Int64  // bytes of the body
+	got      int64         // bytes of the response's
+}
+
+// exchange serves one request and says whether there can be another one on this connection.
+func (c *client) exchange(ctx context.Context, ev Event, h *head) bool {
+	t, err := absolute(h.target)
+	expect := h.values("Expect")
+	if err == nil && len(expect) > 0 && (len(expect) > 1 || !strings.EqualFold(expect[0], "100-continue")) {
+		err = &badRequest{http.StatusExpectationFailed, "the only expectation is 100-continue"}
+	}
+	if err != nil {
+		c.refuse(ev, h, err)
+		return false
+	}
+	for tries := 0; ; tries++ {
+		d, err := c.reach(ctx, t)
+		ev.Host, ev.Port, ev.Rule = d.Host, d.Port, d.Rule
+		if err != nil {
+			return c.unreached(ev, h, err)
+		}
+		x := &exchange{client: c, head: h, up: c.up, path: t.path, expects: len(expect) > 0 && h.length != 0 && h.minor > 0}
+		again := c.up.used && tries == 0 && h.length == 0 && isSafe(h.method)
+		c.up.used = true
+		keep, err := x.run(ctx)
+		if errors.Is(err, errStale) && again {
+			c.dropUpstream()
+			continue
+		}
+		ev.Up, ev.Down = x.sent.Load(), x.got
+		return x.finish(ev, keep, err)
+	}
+}
+
+// unreached answers a request that went nowhere.
+func (c *client) unreached(ev Event, h *head, err error) bool {
+	if h.length != 0 || !h.keepAlive() {
+		c.refuse(ev, h, err)
+		return false
+	}
+	c.answer(h, err, false)
+	c.notes.endWith(ev, err)
+	return true
+}
+
+// isSafe says whether a request can be sent twice (RFC 9110, section 9.2.1).
+func isSafe(method string) bool {
+	switch method {
+	case http.MethodGet, http.MethodHead, http.MethodOptions, http.MethodTrace:
+		return true
+	}
+	return false
+}
+
+// run carries the exchange. An error means that there was no whole response.
+func (x *exchange) run(ctx context.Context) (keep bool, err error) {
+	stop := context.AfterFunc(ctx, func() { reset(x.up) })
+	defer stop()
+	if _, err := io.WriteString(x.up, x.forwardHead()); err != nil {
+		return false, errStale
+	}
+	x.proceed, x.over = make(chan struct{}), make(chan struct{})
+	x.uploaded, x.fed = make(chan struct{}), make(chan struct{})
+	if x.head.length == 0 {
+		close(x.uploaded)
+	}
+	go x.feed()
+	resp, err := x.answered() //nolint:bodyclose // its connection is what is closed, or used again
+	close(x.over)
+	if err != nil {
+		x.stopFeeding()
+		return false, err
+	}
+	if resp.StatusCode == http.StatusSwitchingProtocols {
+		x.stopFeeding()
+		return false, x.switchProtocols(ctx, resp)
+	}
+	keep, err = x.respond(resp)
+	x.stopFeeding()
+	return keep && x.feedErr == nil, err
+}
+
+// finish closes what cannot be used again, and tells of the exchange.
+func (x *exchange) finish(ev Event, keep bool, err error) bool {
+	var b *badRequest
+	switch {
+	case errors.As(x.feedErr, &b) && !x.begun:
+		x.client.refuse(ev, x.head, b)
+		return false
+	case x.gone.Load():
+		err = errors.New("the program closed the connection")
+	case err != nil && !x.begun:
+		x.client.refuse(ev, x.head, &badGateway{err})
+		return false
+	case err != nil:
+		reset(x.conn) // a response that is cut off must not look whole
+	}
+	if !keep && err == nil {
+		x.goodbye()
+	}
+	x.notes.endWith(ev, err)
+	return keep && err == nil
+}
+
+// badGateway is a failure of an allowed server.
+type badGateway struct{ error }
+
+// whole says whether the request's body has been sent whole, or is within a time.
+func (x *exchange) whole(within time.Duration) bool {
+	select {
+	case <-x.uploaded:
+		return true
+	default:
+	}
+	if within == 0 {
+		return false
+	}
+	select {
+	case <-x.uploaded:
+		return true
+	case <-time.After(within):
+		return false
+	}
+}
+
+// stopFeeding ends feed, which waits for the client, or for the server to take the rest of a body that it did not want.
+func (x *exchange) stopFeeding() {
+	if !x.whole(0) {
+		reset(x.up)
+	}
+	_ = x.conn.SetReadDeadline(time.Unix(1, 0))
+	<-x.fed
+	x.within(0)
+}
+
+// forwardHead writes the request's head anew: first of all the host that was judged, then the client's own fields, then the
+// only framing there is.
+func (x *exchange) forwardHead() string {
+	h, d := x.head, x.up.decision
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s %s HTTP/1.1\r\nHost: %s\r\n", h.method, x.path, hostField(d.Host, d.Port))
+	connection := h.values("Connection")
+	for _, f := range h.fields {
+		if !hopByHop(f.name, connection) && !strings.EqualFold(f.name, "Expect") {
+			b.WriteString(f.name + ": " + f.value + "\r\n")
+		}
+	}
+	switch {
+	case h.length < 0:
+		b.WriteString("Transfer-Encoding: chunked\r\n")
+	case h.length > 0, len(h.values("Content-Length")) > 0:
+		b.WriteString("Content-Length: " + strconv.FormatInt(h.length, 10) + "\r\n")
+	}
+	if x.expects {
+		b.WriteString("Expect: 100-continue\r\n")
+	}
+	if h.has("Te", "trailers") {
+		b.WriteString("TE: trailers\r\n")
+	}
+	if up := h.upgrade(); up != "" {
+		b.WriteString("Connection: Upgrade\r\nUpgrade: " + up + "\r\n")
+	}
+	b.WriteString("\r\n")
+	return b.String()
+}
+
+// answered reads responses until the final one, and passes interim ones on.
+func (x *exchange) answered() (*http.Response, error) {
+	x.up.in.left = math.MaxInt64
+	if _, err := x.up.r.Peek(1); err != nil {
+		return nil, errStale
+	}
+	for {
+		x.up.in.left = maxResponseHead
+		resp, err := http.ReadResponse(x.up.r, &http.Request{Method: x.head.method})
+		if err != nil {
+			return nil, fmt.Errorf("read the server's answer: %w", err)
+		}
+		switch {
+		case resp.StatusCode == http.StatusSwitchingProtocols:
+			if x.head.upgrade() == "" {
+				return nil, errors.New("the server changes the protocol, which was not asked for")
+			}
+			return resp, nil
+		case resp.StatusCode >= 200:
+			x.up.in.left = math.MaxInt64
+			return resp, nil
+		case resp.StatusCode == http.StatusContinue:
+			x.continued()
+		case x.head.minor > 0: // 103 Early Hints
+			x.out.Lock()
+			_, err = io.WriteString(x.conn, responseHead(resp, nil, ""))
+			x.out.Unlock()
+			if err != nil {
+				return nil, err
+			}
+		}
+	}
+}
+
+// switchProtocols passes the end of HTTP on: what follows are bytes both ways, for as long as both sides like.
+func (x *exchange) switchProtocols(ctx context.Context, resp *http.Response) error {
+	x.begun = true
+	extra := "Connection: Upgrade\r\nUpgrade: " + strings.Join(resp.Header.Values("Upgrade"), ", ") + "\r\n"
+	if _, err := io.WriteString(x.conn, responseHead(resp, nil, extra)); err != nil {
+		return err
+	}
+	sent, got, err := join(ctx, x.conn, x.up.stream, rest(x.r), rest(x.up.r))
+	x.sent.Store(sent)
+	x.got = got
+	return err
+}
+
+// rest sends what has been read ahead.
+func rest(r *bufio.Reader) prelude {
+	return func(dst io.Writer) (int64, error) {
+		b, _ := r.Peek(r.Buffered())
+		if len(b) == 0 {
+			return 0, nil
+		}
+		n, err := dst.Write(b)
+		return int64(n), err
+	}
+}
+
+// copyBody copies n bytes of a body: first what has been read ahead, then from one socket to the other by splice.
+func copyBody(dst io.Writer, r *bufio.Reader, conn net.Conn, n int64) (copied int64, err error) {
+	ahead, _ := r.Peek(int(min(int64(r.Buffered()), n)))
+	if len(ahead) > 0 {
+		k, err := dst.Write(ahead)
+		copied += int64(k)
+		if err != nil {
+			return copied, err
+		}
+		_, _ = r.Discard(len(ahead)) // it was just there
+	}
+	if copied < n {
+		var m int64
+		m, err = io.Copy(dst, io.LimitReader(conn, n-copied))
+		copied += m
+	}
+	if err == nil && copied < n {
+		err = io.ErrUnexpectedEOF
+	}
+	return copied, err
+}

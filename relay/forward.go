@@ -1,0 +1,79 @@
+package relay
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// forward is a port inside that stands for one target outside.
+type forward struct {
+	Listener
+	socket string // of a "unix:" target: its path, without links as far as it existed when the relay began
+}
+
+func newForward(l Listener) forward {
+	f := forward{Listener: l}
+	path, ok := strings.CutPrefix(l.Target, "unix:")
+	if !ok {
+		return f
+	}
+	f.socket = path
+	// Nothing in the sandbox runs yet, so what the links say now is what the user means.
+	if real, err := filepath.EvalSymlinks(path); err == nil {
+		f.socket = real
+	} else if real, err := filepath.EvalSymlinks(filepath.Dir(path)); err == nil {
+		f.socket = filepath.Join(real, filepath.Base(path)) // its server has not started
+	}
+	return f
+}
+
+func (s *server) forward(ctx context.Context, f forward, in *net.TCPConn) {
+	ev := Event{Time: time.Now(), Kind: "forward", Host: f.Target, Port: f.Port, Rule: fmt.Sprintf("%d=%s", f.Port, f.Target)}
+	out, err := s.dialTarget(ctx, f)
+	if err != nil {
+		reset(in)
+		if errno := syscall.Errno(0); errors.As(err, &errno) {
+			err = errno // the rest of the message would only repeat the target
+		}
+		s.notes.end(ev, Failed, fmt.Sprintf("connect %s: %v", f.Target, err))
+		return
+	}
+	ev.Up, ev.Down, err = join(ctx, in, out, nil, nil)
+	s.notes.endWith(ev, err)
+}
+
+func (s *server) dialTarget(ctx context.Context, f forward) (stream, error) {
+	ctx, cancel := context.WithTimeout(ctx, s.lim.Dial)
+	defer cancel()
+	if f.socket == "" {
+		return s.dial(ctx, "tcp", f.Target)
+	}
+	fd, err := openSocketFile(f.socket)
+	if err != nil {
+		return nil, err
+	}
+	defer unix.Close(fd)
+	return s.dial(ctx, "unix", fmt.Sprintf("/proc/self/fd/%d", fd))
+}
+
+// openSocketFile follows no link to a socket. Where it lies in a directory that the program can write, the program could
+// otherwise have the relay connect to any socket of the host's, Docker's for one, by a link of the right name.
+func openSocketFile(path string) (int, error) {
+	how := unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS}
+	for tries := 0; ; tries++ {
+		fd, err := unix.Openat2(unix.AT_FDCWD, path, &how)
+		again := errors.Is(err, unix.EINTR) || errors.Is(err, unix.EAGAIN) // EAGAIN: something on the way was being renamed
+		if err == nil || !again || tries == 100 {
+			return fd, os.NewSyscallError("openat2", err)
+		}
+	}
+}

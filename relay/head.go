@@ -1,0 +1,217 @@
+package relay
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"io"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+
+	"golang.org/x/net/http/httpguts"
+)
+
+// badRequest is why a request gets an answer of ours and no other server hears of it.
+type badRequest struct {
+	status int
+	why    string
+}
+
+func (b *badRequest) Error() string { return b.why }
+
+func bad(why string) error { return &badRequest{http.StatusBadRequest, why} }
+
+// field is a line of a head.
+type field struct{ name, value string }
+
+// head is a request's first line and fields, in their order.
+type head struct {
+	method, target string
+	minor          int // of HTTP/1.x
+	fields         []field
+	length         int64 // of the body; 0 for none, -1 for chunked
+}
+
+// readHead reads up to the empty line. It is stricter than net/http: nothing that two servers are known to read differently is
+// passed on. A line that ends in a bare LF (CVE-2022-32214 of Node's parser), a CR inside one, a folded line (CVE-2022-32215,
+// the same) and control characters are refused.
+func readHead(r *bufio.Reader, limit int) (*head, error) {
+	lines, err := readLines(r, limit)
+	if err != nil {
+		return nil, err
+	}
+	if len(lines) == 0 {
+		return nil, bad("the request is empty")
+	}
+	h := &head{}
+	if err := h.requestLine(lines[0]); err != nil {
+		return nil, err
+	}
+	if h.fields, err = parseFields(lines[1:]); err != nil {
+		return nil, err
+	}
+	return h, h.framing()
+}
+
+// readLines reads lines up to an empty one, without their ends. One empty line before them is passed over: some clients send it
+// after a body (RFC 9112, section 2.2).
+func readLines(r *bufio.Reader, limit int) ([]string, error) {
+	var lines []string
+	for first := true; ; first = false {
+		line, err := readLine(r, limit)
+		if err != nil {
+			return nil, err
+		}
+		limit -= len(line) + 2
+		if len(line) > 0 {
+			lines = append(lines, line)
+		} else if !first {
+			return lines, nil
+		}
+	}
+}
+
+func readLine(r *bufio.Reader, limit int) (string, error) {
+	var line []byte
+	for {
+		part, err := r.ReadSlice('\n')
+		if len(line)+len(part) > limit {
+			return "", &badRequest{http.StatusRequestHeaderFieldsTooLarge, "the head of the request is too large"}
+		}
+		line = append(line, part...)
+		if errors.Is(err, bufio.ErrBufferFull) {
+			continue
+		}
+		if err != nil {
+			if errors.Is(err, io.EOF) && len(line) > 0 {
+				err = io.ErrUnexpectedEOF
+			}
+			return "", err
+		}
+		break
+	}
+	line, ok := bytes.CutSuffix(line, []byte("\r\n"))
+	if !ok {
+		return "", bad("a line does not end with CR LF")
+	}
+	if bytes.ContainsFunc(line, func(c rune) bool { return c < ' ' && c != '\t' || c == 127 }) {
+		return "", bad("a line holds a control character")
+	}
+	return string(line), nil
+}
+
+func (h *head) requestLine(line string) error {
+	parts := strings.Split(line, " ")
+	if len(parts) != 3 || !httpguts.ValidHeaderFieldName(parts[0]) || parts[1] == "" {
+		return bad("the request line is not METHOD TARGET HTTP/1.x")
+	}
+	h.method, h.target = parts[0], parts[1]
+	switch parts[2] {
+	case "HTTP/1.1":
+		h.minor = 1
+	case "HTTP/1.0":
+	default:
+		return &badRequest{http.StatusHTTPVersionNotSupported, "only HTTP/1.1 and HTTP/1.0 are spoken here"}
+	}
+	if strings.ContainsRune(h.target, '\t') {
+		return bad("the request line is not METHOD TARGET HTTP/1.x")
+	}
+	return nil
+}
+
+// parseFields splits lines into fields. A name ends right at its colon: with a space before that, some servers take it for
+// the same field and some do not (CVE-2019-16276 of Go, CVE-2019-16869 of Netty, CVE-2019-18678 of Squid).
+func parseFields(lines []string) ([]field, error) {
+	fields := make([]field, 0, len(lines))
+	for _, line := range lines {
+		if line[0] == ' ' || line[0] == '\t' {
+			return nil, bad("a field is folded over several lines")
+		}
+		name, value, ok := strings.Cut(line, ":")
+		if !ok || !httpguts.ValidHeaderFieldName(name) {
+			return nil, bad("a line is no header field")
+		}
+		fields = append(fields, field{name, strings.Trim(value, " \t")})
+	}
+	return fields, nil
+}
+
+// values lists the values of all fields of a name.
+func (h *head) values(name string) []string {
+	var found []string
+	for _, f := range h.fields {
+		if strings.EqualFold(f.name, name) {
+			found = append(found, f.value)
+		}
+	}
+	return found
+}
+
+// has says whether a comma-separated field lists a token.
+func (h *head) has(name, token string) bool {
+	return httpguts.HeaderValuesContainsToken(h.values(name), token)
+}
+
+// framing finds out where the body ends. There is one way to say that, or the request is refused: two servers that disagree
+// on it let one request hide in another (request smuggling, CWE-444; CVE-2020-10108 and -10109 of Twisted).
+func (h *head) framing() error {
+	if len(h.values("Host")) > 1 {
+		return bad("there is more than one Host field")
+	}
+	codings, lengths := h.values("Transfer-Encoding"), h.values("Content-Length")
+	switch {
+	case len(codings) > 0 && len(lengths) > 0:
+		return bad("Transfer-Encoding and Content-Length exclude each other")
+	case len(codings) > 1 || len(codings) == 1 && (!strings.EqualFold(codings[0], "chunked") || h.minor == 0):
+		return bad("the only transfer encoding is chunked, in HTTP/1.1")
+	case len(codings) == 1:
+		h.length = -1
+	case len(lengths) > 1:
+		return bad("there is more than one Content-Length field")
+	case len(lengths) == 1:
+		n, err := strconv.ParseUint(lengths[0], 10, 63) // no sign, no "_", no list
+		if err != nil {
+			return bad("Content-Length is not a number")
+		}
+		h.length = int64(n)
+	}
+	return nil
+}
+
+// keepAlive says whether the client wants to send another request.
+func (h *head) keepAlive() bool {
+	if h.minor == 0 {
+		return h.has("Connection", "keep-alive") || h.has("Proxy-Connection", "keep-alive")
+	}
+	return !h.has("Connection", "close") && !h.has("Proxy-Connection", "close")
+}
+
+// upgrade is the protocol that the client wants to change to; "" for none. HTTP/2 it cannot have: requests inside it would
+// go to hosts that nobody has judged ("h2c smuggling", Bishop Fox 2020).
+func (h *head) upgrade() string {
+	v := h.values("Upgrade")
+	if len(v) != 1 || !h.has("Connection", "Upgrade") || h.length != 0 || h.minor == 0 {
+		return ""
+	}
+	for token := range strings.SplitSeq(v[0], ",") {
+		if name, _, _ := strings.Cut(strings.TrimSpace(token), "/"); strings.EqualFold(name, "h2c") || strings.EqualFold(name, "http") {
+			return ""
+		}
+	}
+	return v[0]
+}
+
+// hopByHop says whether a field concerns one connection alone, by its name or because Connection lists it (RFC 9110,
+// section 7.6.1). Those that we set ourselves are among them.
+func hopByHop(name string, connection []string) bool {
+	switch http.CanonicalHeaderKey(name) {
+	case "Host", "Content-Length", "Connection", "Proxy-Connection", "Keep-Alive", "Proxy-Authenticate",
+		"Proxy-Authorization", "Proxy-Authentication-Info", "Te", "Transfer-Encoding", "Upgrade", "Http2-Settings":
+		return true
+	}
+	return slices.ContainsFunc(connection, func(v string) bool {
+		return httpguts.HeaderValuesContainsToken([]string{v}, name)
+	})
+}

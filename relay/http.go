@@ -1,0 +1,187 @@
+package relay
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/sandboxrun/sandboxrun/netpolicy"
+)
+
+// http serves the requests of one connection, each judged by its own target.
+func (c *client) http(ctx context.Context) {
+	defer c.dropUpstream()
+	for {
+		c.within(c.lim.Idle)
+		if _, err := c.r.Peek(1); err != nil {
+			return
+		}
+		c.within(c.lim.Header)
+		ev := Event{Time: time.Now(), Kind: "http"}
+		h, err := readHead(c.r, c.lim.Head)
+		if err != nil {
+			c.badHead(ev, err)
+			return
+		}
+		c.within(0)
+		if h.method == http.MethodConnect {
+			c.connectMethod(ctx, h)
+			return
+		}
+		if !c.exchange(ctx, ev, h) {
+			return
+		}
+	}
+}
+
+// badHead answers what is no request; nothing that follows it can be understood.
+func (c *client) badHead(ev Event, err error) {
+	var b *badRequest
+	switch {
+	case errors.As(err, &b):
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		b = &badRequest{http.StatusRequestTimeout, "the head of the request did not arrive in time"}
+	default:
+		return
+	}
+	c.refuse(ev, &head{}, b)
+}
+
+// connectMethod serves CONNECT. After a refusal the connection is closed: a client that did not wait for the answer has sent bytes
+// of another protocol, which must not be taken for requests.
+func (c *client) connectMethod(ctx context.Context, h *head) {
+	ev := Event{Time: time.Now(), Kind: "connect"}
+	t, err := parseAuthority(h.target, 0)
+	if err == nil && h.length != 0 {
+		err = bad("CONNECT has no body")
+	}
+	if err != nil {
+		c.refuse(ev, h, err)
+		return
+	}
+	out, d, err := c.connect(ctx, t.host, t.port)
+	ev.Host, ev.Port, ev.Rule = d.Host, d.Port, d.Rule
+	if err != nil {
+		c.refuse(ev, h, err)
+		return
+	}
+	if _, err := io.WriteString(c.conn, "HTTP/1.1 200 Connection established\r\n\r\n"); err != nil {
+		shut(out)
+		c.notes.end(ev, Failed, "the program closed the connection")
+		return
+	}
+	c.tunnel(ctx, ev, out)
+}
+
+// refuse answers with an error and closes the connection.
+func (c *client) refuse(ev Event, h *head, err error) {
+	c.answer(h, err, true)
+	verdict, reason := verdictOf(err)
+	if _, ok := errors.AsType[*badRequest](err); ok {
+		verdict = Refused
+	}
+	c.goodbye()
+	c.notes.end(ev, verdict, reason)
+}
+
+// answer sends an error.
+func (c *client) answer(h *head, err error, last bool) {
+	_, _ = io.WriteString(c.conn, plainAnswer(statusOf(err), err.Error()+"\n", last, h.method == http.MethodHead))
+}
+
+// plainAnswer writes a whole response.
+func plainAnswer(status int, text string, last, headOnly bool) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "HTTP/1.1 %d %s\r\nContent-Type: text/plain; charset=utf-8\r\nX-Content-Type-Options: nosniff\r\nContent-Length: %d\r\n",
+		status, http.StatusText(status), len(text))
+	if last {
+		b.WriteString("Connection: close\r\n")
+	}
+	b.WriteString("\r\n")
+	if !headOnly {
+		b.WriteString(text)
+	}
+	return b.String()
+}
+
+func statusOf(err error) int {
+	var b *badRequest
+	var no *refusal
+	var f *failure
+	switch {
+	case errors.As(err, &b):
+		return b.status
+	case errors.As(err, &no):
+		return http.StatusForbidden
+	case errors.As(err, &f) && f.why == causeBusy:
+		return http.StatusServiceUnavailable
+	}
+	return http.StatusBadGateway
+}
+
+// upstream is a connection to the server of the last request. It belongs to one client's connection and serves nobody
+// else's, so what a server ties to a connection (as NTLM does) stays with the program that made it.
+type upstream struct {
+	stream
+	in       *meter
+	r        *bufio.Reader // of in
+	decision netpolicy.Decision
+	used     bool // it has served a request
+}
+
+// meter bounds how much of a server's response head is read.
+type meter struct {
+	io.Reader
+	left int64
+}
+
+func (m *meter) Read(p []byte) (int, error) {
+	if m.left <= 0 {
+		return 0, errors.New("the head of the response is too large")
+	}
+	n, err := m.Reader.Read(p)
+	m.left -= int64(n)
+	return n, err
+}
+
+// reach gives a connection to a request's server: the last one, if that is to the same host and still there. The rules are asked
+// about each request.
+func (c *client) reach(ctx context.Context, t target) (netpolicy.Decision, error) {
+	d := c.judge.Name(t.host, t.port)
+	if c.up != nil && d.Allow && c.up.decision.Host == d.Host && c.up.decision.Port == d.Port && c.up.fresh() {
+		return d, nil
+	}
+	c.dropUpstream()
+	out, d, err := c.connect(ctx, t.host, t.port)
+	if err != nil {
+		return d, err
+	}
+	in := &meter{Reader: out}
+	c.up = &upstream{stream: out, in: in, r: bufio.NewReaderSize(in, readAhead), decision: d}
+	return d, nil
+}
+
+func (c *client) dropUpstream() {
+	if c.up != nil {
+		shut(c.up)
+		c.up = nil
+	}
+}
+
+// fresh says whether a kept connection has neither ended nor anything to say, which would be no answer to us.
+func (u *upstream) fresh() bool {
+	if u.r.Buffered() > 0 {
+		return false
+	}
+	quiet := false
+	if raw, err := rawConn(u.stream); err == nil {
+		_ = raw.Control(func(fd uintptr) { quiet = !readable(fd) })
+	}
+	return quiet
+}

@@ -147,7 +147,11 @@ func (sb *Sandbox) note(create bool, events ...Event) error {
 func openAppend(dir int, create bool) (int, error) {
 	flags := unix.O_WRONLY | unix.O_APPEND
 	if !create {
-		return openEvents(dir, eventsFile, flags)
+		fd, err := openEvents(dir, eventsFile, flags)
+		if errors.Is(err, unix.ENOENT) { // just now it became the old one, and the next is not there yet
+			fd, err = openEvents(dir, oldEventsFile, flags)
+		}
+		return fd, err
 	}
 	fd, err := openEvents(dir, eventsFile, flags|unix.O_CREAT)
 	if err != nil {

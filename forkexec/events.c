@@ -10,6 +10,7 @@
 #include "client.h"
 
 #define EVENTS "events.jsonl"
+#define OLD_EVENTS "events.old.jsonl"
 #define MAX_EVENTS (4 << 20) // then it is for Go to begin a new file
 #define MAX_COMMAND 256
 
@@ -35,7 +36,10 @@ static void append(const struct fx_limits *l, int flags, const char *event, cons
 	strftime(when, sizeof when, "%Y-%m-%dT%H:%M:%S", &t);
 	fx_exec_name(l, name, sizeof name);
 	int n = snprintf(line, sizeof line, "{\"time\":\"%s.%09ldZ\",\"event\":\"%s\",\"exec\":\"%s\",%s}\n", when, now.tv_nsec, event, name, rest);
-	int fd = openat(l->state, EVENTS, O_WRONLY | O_APPEND | O_NOFOLLOW | O_CLOEXEC | flags, 0600);
+	flags |= O_WRONLY | O_APPEND | O_NOFOLLOW | O_CLOEXEC;
+	int fd = openat(l->state, EVENTS, flags, 0600);
+	if (fd < 0 && errno == ENOENT) // just now it became the old one, and the next is not there yet
+		fd = openat(l->state, OLD_EVENTS, flags, 0600);
 	if (fd < 0 && errno == ENOENT)
 		return; // the sandbox has been deleted
 	if (fd < 0 || write(fd, line, (size_t)n) != n)

@@ -57,7 +57,7 @@ func (p *program) create(c *cli.Context) error {
 func (p *program) owner(c *cli.Context) (*container.Owner, error) {
 	switch text := c.String("owner"); text {
 	case "":
-		return container.FindOwner(p.args), nil
+		return container.FindOwner(p.args)
 	case "none":
 		return nil, nil
 	default:

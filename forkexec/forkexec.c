@@ -45,9 +45,13 @@
 // priority puts this before client.c.
 static struct rlimit caller_nofile;
 
-__attribute__((constructor(101))) static void remember_limits(void)
+// Who called this command: by the time that Go asks, that process may have ended.
+int fx_first_parent;
+
+__attribute__((constructor(101))) static void remember_caller(void)
 {
 	syscall(SYS_prlimit64, 0, RLIMIT_NOFILE, NULL, &caller_nofile);
+	fx_first_parent = getppid();
 }
 
 static char *stack(struct fx_exec *x, int n) { return x->stacks + (n + 1) * FX_STACK; }

@@ -42,6 +42,8 @@ struct fx_cgroup {
 enum fx_why { FX_BY_ITSELF, FX_WALL, FX_IDLE, FX_CPU_TIME, FX_MEMORY_USED, FX_TASKS, FX_STUCK };
 
 // What an exec may use, and what it has used. The first part is decided beforehand; 0 is no limit.
+extern int fx_first_parent;
+
 struct fx_limits {
 	int64_t wall_us, idle_us, cpu_us, memory, pids;
 	int64_t sandbox_pids;   // of all execs together

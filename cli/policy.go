@@ -81,7 +81,7 @@ func readPolicy(in *spec.Input, name string, stdin io.Reader) error {
 }
 
 // plan reads a policy and decides.
-func (p *program) plan(name string, workspace bool) (*spec.Plan, error) {
+func (p *program) plan(name string, workspace bool, env map[string]string) (*spec.Plan, error) {
 	policy, err := p.loadPolicy(name, workspace)
 	if err != nil {
 		return nil, err
@@ -90,6 +90,7 @@ func (p *program) plan(name string, workspace bool) (*spec.Plan, error) {
 	if err != nil {
 		return nil, err
 	}
+	host.Env, host.ExecEnv = p.env, env
 	plan, err := spec.Resolve(policy, host)
 	if err != nil {
 		return nil, err
@@ -116,7 +117,7 @@ func (p *program) policyCommand() *cli.Command {
 					if c.NArg() != 1 {
 						return &usage{"name one policy file", "sandboxrun policy check FILE"}
 					}
-					if _, err := p.plan(c.Args().First(), false); err != nil {
+					if _, err := p.plan(c.Args().First(), false, nil); err != nil {
 						return err
 					}
 					fmt.Fprintf(p.out, "%s: valid\n", c.Args().First())

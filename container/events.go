@@ -64,6 +64,7 @@ type Event struct {
 	*Creation
 	*ExecStart
 	*ExecEnd
+	*NetworkEvent
 	Message string `json:"message,omitempty"` // of a warning
 
 	Line []byte `json:"-"` // as it stands in the file, without the newline

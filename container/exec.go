@@ -109,6 +109,9 @@ func (sb *Sandbox) begin(req Request) (*Running, error) {
 	}
 	r.Name = r.process.Name
 	streams.flow(&r.pumps)
+	if sb.state.Relay != nil && !sb.store.relayAlive(sb.state.ID) {
+		r.warnings = append(r.warnings, "the sandbox's relay has ended: no forwarded port and no host can be reached")
+	}
 	if err := r.noteStarted(req.Args[0]); err != nil {
 		r.warnings = append(r.warnings, unnoted(err))
 	}

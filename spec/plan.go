@@ -15,6 +15,7 @@ type Plan struct {
 	View         *rootfs.View `json:"view"`
 	Exec         Exec         `json:"exec"`
 	Network      string       `json:"network"` // the mode
+	Relay        *Relay       `json:"relay,omitempty"`
 	Limits       []Limit      `json:"limits,omitempty"`
 	Cgroups      Cgroups      `json:"cgroups,omitzero"` // those that hold some of them
 	Nproc        bool         `json:"nproc,omitempty"`  // as in Host

@@ -21,7 +21,10 @@ func TestCreateKilled(t *testing.T) {
 			n = 15
 		}
 		ws := b.mkdir("ws")
-		p := b.files(ws, object{"write": []string{ws}, "deny": []string{b.file("ws/key", "k")}})
+		p := b.policy(object{
+			"workdir": ws, "files": object{"write": []string{ws}, "deny": []string{b.file("ws/key", "k")}},
+			"network": object{"mode": "allowlist", "ports": []int{9}},
+		})
 		b.create("warm", p)
 		b.learnCgroups("warm")
 		b.run("delete", "warm").exits(0)

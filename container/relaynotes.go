@@ -23,8 +23,9 @@ type NetworkEvent struct {
 	Kind       string  `json:"kind"` // "forward", "connect", "http", "socks", "direct" or "dns"
 	Host       string  `json:"host,omitempty"`
 	Port       int     `json:"port,omitempty"`
-	Rule       string  `json:"rule,omitempty"` // of the policy, that allowed it
-	Verdict    string  `json:"verdict"`        // "allowed", "refused" or "failed"
+	Address    string  `json:"address,omitempty"` // that was connected to, or refused
+	Rule       string  `json:"rule,omitempty"`    // of the policy, that allowed it
+	Verdict    string  `json:"verdict"`           // "allowed", "refused" or "failed"
 	Reason     string  `json:"reason,omitempty"`
 	Sent       int64   `json:"sent_bytes"` // from inside
 	Received   int64   `json:"received_bytes"`
@@ -83,7 +84,7 @@ func (n *relayNotes) note(ev relay.Event) {
 	n.stats.Received += ev.Down
 	_ = n.write()
 	_ = n.sb.note(true, Event{Event: EventNetwork, NetworkEvent: &NetworkEvent{
-		Kind: ev.Kind, Host: ev.Host, Port: ev.Port, Rule: ev.Rule, Verdict: ev.Verdict, Reason: shorten(ev.Reason, maxMessage),
+		Kind: ev.Kind, Host: ev.Host, Port: ev.Port, Address: ev.Address, Rule: ev.Rule, Verdict: ev.Verdict, Reason: shorten(ev.Reason, maxMessage),
 		Sent: ev.Up, Received: ev.Down, DurationMS: float64(ev.Duration.Round(time.Microsecond)) / float64(time.Millisecond),
 	}})
 }

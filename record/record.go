@@ -1,0 +1,2 @@
+// Package record tells what was done in a sandbox.
+package record

@@ -26,7 +26,7 @@ func create(t *testing.T, dir *os.File) *Writer {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { w.Close() })
+	t.Cleanup(func() { _ = w.Close() })
 	return w
 }
 

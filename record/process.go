@@ -34,7 +34,7 @@ func namespaces() []string {
 // ReadProcess asks the kernel about a process by its directory in /proc, which stays that process' own even when its
 // number is given away.
 func ReadProcess(proc *os.File) (*Process, error) {
-	p := &Process{Namespaces: map[string]Namespace{}, Capabilities: map[string]string{}}
+	p := &Process{Namespaces: map[string]Namespace{}}
 	dir := fmt.Sprintf("/proc/self/fd/%d", proc.Fd())
 	for _, name := range namespaces() {
 		host, err := inode(filepath.Join("/proc/self/ns", name))
@@ -64,46 +64,55 @@ func inode(path string) (uint64, error) {
 
 // status reads the lines of /proc/PID/status that matter. One that is missing must not look like a zero.
 func (p *Process) status(text string) error {
-	fields := map[string]string{}
+	f := fields{values: map[string]string{}}
 	for line := range strings.Lines(text) {
 		if name, value, ok := strings.Cut(line, ":"); ok {
-			fields[name] = strings.TrimSpace(value)
+			f.values[name] = strings.TrimSpace(value)
 		}
 	}
-	var err error
-	ints := func(name string) []int {
-		list := []int{}
-		value, there := fields[name]
-		for _, word := range strings.Fields(value) {
-			n, e := strconv.Atoi(word)
-			there = there && e == nil
-			list = append(list, n)
-		}
-		if !there && err == nil {
-			err = fmt.Errorf("read status of process: %s is missing", name)
-		}
-		return list
+	p.UID, p.GID, p.Groups = f.ints("Uid"), f.ints("Gid"), f.ints("Groups")
+	p.NoNewPrivs, p.Seccomp = f.one("NoNewPrivs") == 1, f.one("Seccomp")
+	p.Capabilities = map[string]string{
+		"inheritable": f.text("CapInh"), "permitted": f.text("CapPrm"), "effective": f.text("CapEff"), "bounding": f.text("CapBnd"),
+		"ambient": f.text("CapAmb"),
 	}
-	one := func(name string) int {
-		list := ints(name)
-		if len(list) != 1 {
-			if err == nil {
-				err = fmt.Errorf("read status of process: %s is %q", name, fields[name])
-			}
-			return 0
-		}
-		return list[0]
+	if f.err != nil {
+		return fmt.Errorf("read status of process: %w", f.err)
 	}
-	p.UID, p.GID, p.Groups = ints("Uid"), ints("Gid"), ints("Groups")
-	p.NoNewPrivs, p.Seccomp = one("NoNewPrivs") == 1, one("Seccomp")
-	for name, field := range map[string]string{
-		"inheritable": "CapInh", "permitted": "CapPrm", "effective": "CapEff", "bounding": "CapBnd", "ambient": "CapAmb",
-	} {
-		value, there := fields[field]
-		if !there && err == nil {
-			err = fmt.Errorf("read status of process: %s is missing", field)
-		}
-		p.Capabilities[name] = value
+	return nil
+}
+
+// fields are lines by their names, and what is wrong with one that was asked for.
+type fields struct {
+	values map[string]string
+	err    error
+}
+
+func (f *fields) text(name string) string {
+	value, there := f.values[name]
+	if !there {
+		f.err = fmt.Errorf("%s is missing", name)
 	}
-	return err
+	return value
+}
+
+func (f *fields) ints(name string) []int {
+	list := []int{}
+	for word := range strings.FieldsSeq(f.text(name)) {
+		n, err := strconv.Atoi(word)
+		if err != nil {
+			f.err = fmt.Errorf("%s: %w", name, err)
+		}
+		list = append(list, n)
+	}
+	return list
+}
+
+func (f *fields) one(name string) int {
+	list := f.ints(name)
+	if len(list) != 1 {
+		f.err = fmt.Errorf("%s is %q", name, f.values[name])
+		return 0
+	}
+	return list[0]
 }

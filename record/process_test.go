@@ -33,8 +33,10 @@ func TestReadProcess(t *testing.T) {
 	if err := cmd.Start(); err != nil {
 		t.Skipf("no user namespace: %v", err)
 	}
-	defer cmd.Wait()
-	defer cmd.Process.Kill()
+	defer func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+	}()
 	apart := read("/proc/" + strconv.Itoa(cmd.Process.Pid))
 	if u := apart.Namespaces["uts"]; u.Inode == u.Host || u.Host != own.Namespaces["uts"].Inode {
 		t.Errorf("uts: %+v", u)
@@ -48,7 +50,6 @@ func TestReadProcessMissesNothing(t *testing.T) {
 	const status = "Uid:\t0\t1\t2\t3\nGid:\t4\t5\t6\t7\nGroups:\t8 9 \nNoNewPrivs:\t1\nSeccomp:\t2\n" +
 		"CapInh:\t0000000000000001\nCapPrm:\t2\nCapEff:\t3\nCapBnd:\t4\nCapAmb:\t5\n"
 	var p Process
-	p.Capabilities = map[string]string{}
 	if err := p.status(status); err != nil {
 		t.Fatal(err)
 	}

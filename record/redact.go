@@ -175,16 +175,27 @@ func (r *Redactor) Writer(to io.Writer) *RedactingWriter { return &RedactingWrit
 // Write never changes p, and an error is the other writer's.
 func (w *RedactingWriter) Write(p []byte) (int, error) {
 	quiet := len(w.held) == 0 && len(w.found) == 0
+	w.search(p)
+	w.at += int64(len(p))
+	if quiet && w.state == 0 && len(w.found) == 0 {
+		w.done = w.at
+		return w.to.Write(p)
+	}
+	w.held = append(w.held, p...)
+	if err := w.settle(w.at - int64(w.r.nodes[w.state].depth)); err != nil {
+		return 0, err
+	}
+	return len(p), nil
+}
+
+// search notes the values that end in p.
+func (w *RedactingWriter) search(p []byte) {
 	r := w.r
-	for i := 0; i < len(p); i++ {
-		if w.state == 0 {
-			for ; i < len(p) && r.begins[p[i]] == 0; i++ {
-			}
-			if i == len(p) {
-				break
-			}
+	for i, b := range p {
+		if w.state == 0 && r.begins[b] == 0 {
+			continue // as almost always
 		}
-		w.state = r.step(w.state, p[i])
+		w.state = r.step(w.state, b)
 		if v := r.nodes[w.state].value; v != 0 {
 			end := w.at + int64(i) + 1
 			w.note(found{end - int64(r.sizes[v-1]), end, v})
@@ -193,16 +204,6 @@ func (w *RedactingWriter) Write(p []byte) (int, error) {
 			w.state = r.nodes[w.state].fail
 		}
 	}
-	w.at += int64(len(p))
-	if quiet && w.state == 0 && len(w.found) == 0 {
-		w.done = w.at
-		return w.to.Write(p)
-	}
-	w.held = append(w.held, p...)
-	if err := w.settle(w.at - int64(r.nodes[w.state].depth)); err != nil {
-		return 0, err
-	}
-	return len(p), nil
 }
 
 // Close passes on what has stayed back.

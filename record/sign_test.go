@@ -34,8 +34,7 @@ func TestSign(t *testing.T) {
 	}
 	l := lines(data)
 	earlier := strings.Join(l[:7], "")
-	var at Head
-	at = verify(t, []byte(earlier), Options{}).Head
+	at := verify(t, []byte(earlier), Options{}).Head
 	anew := chain(append(slices.Clone(l[:6]), strings.Replace(l[6], "timeout", "exited", 1), l[7]))
 	for name, c := range map[string]struct {
 		record    string

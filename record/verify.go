@@ -74,30 +74,29 @@ func (v *verifier) next() (data []byte, err error) {
 }
 
 func (v *verifier) lines() error {
-	for {
+	for end := false; !end; {
 		data, err := v.next()
-		if err != nil && !errors.Is(err, io.EOF) {
+		if end = errors.Is(err, io.EOF); err != nil && !end {
 			return err
 		}
-		if len(data) > 0 {
-			f, err := v.line(data)
-			if err != nil {
-				return err
-			}
-			if f != nil {
-				v.problem(f.code, v.number, "%s", f.message)
-				return nil
-			}
-		}
-		if err != nil {
+		if len(data) == 0 {
 			break
+		}
+		f, err := v.line(data)
+		if err != nil {
+			return err
+		}
+		if f != nil {
+			v.problem(f.code, v.number, "%s", f.message)
+			return nil
 		}
 	}
 	v.sound = true
 	switch { // what was torn lacks its end
-	case len(v.torn) > 0 && v.torn[len(v.torn)-1] != '\n' && v.tornWhat.code != CodeEdited:
+	case len(v.torn) == 0:
+	case v.torn[len(v.torn)-1] != '\n' && v.tornWhat.code != CodeEdited:
 		v.noteTorn()
-	case len(v.torn) > 0:
+	default:
 		v.sound = false
 		v.problem(v.tornWhat.code, v.tornAt, "%s", v.tornWhat.message)
 	}

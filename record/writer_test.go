@@ -109,7 +109,7 @@ func TestAppendFromMany(t *testing.T) {
 				t.Error(err)
 				return
 			}
-			defer w.Close()
+			defer func() { _ = w.Close() }()
 			for i := range each {
 				if err := w.Reserve(); err != nil {
 					t.Error(err)
@@ -154,7 +154,7 @@ func TestAppendAfterACrash(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer again.Close()
+		t.Cleanup(func() { _ = again.Close() })
 		add(t, again, check)
 		add(t, w, &End{})
 		r := verify(t, content(t, path), Options{})

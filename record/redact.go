@@ -1,9 +1,11 @@
 package record
 
 import (
+	"encoding/json"
 	"io"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"unicode/utf8"
 )
@@ -24,9 +26,9 @@ func Secret(name, value string) bool {
 
 // Redactor replaces the values of key-like variables by <NAME>. A nil one changes nothing.
 //
-// It looks for the bytes of a value as they are, so text is redacted before it is encoded: in JSON or base64 a value may
-// look different. A program that wants to give a key away can always write it differently, too; this is against keys that
-// are kept by accident.
+// It looks for the bytes of a value as they are, and as JSON and Go's %q write them between quotes. What is encoded in any
+// other way must be redacted before. A program that wants to give a key away can always write it differently; this is
+// against keys that are kept by accident.
 //
 // No byte of a value is let through, wherever two of them overlap. What overlaps becomes one <NAME>, that of the longest
 // value in it, of equally long ones the first.
@@ -58,13 +60,28 @@ func NewRedactor(env map[string]string) *Redactor {
 		if r == nil {
 			r = &Redactor{nodes: make([]node, 1)}
 		}
-		seen[value] = true
-		r.add(name, value)
+		for _, form := range forms(value) {
+			if !seen[form] {
+				seen[form] = true
+				r.add(name, form)
+			}
+		}
 	}
 	if r != nil {
 		r.link()
 	}
 	return r
+}
+
+// forms are the ways in which a value is looked for.
+func forms(value string) []string {
+	quoted := strconv.Quote(value)
+	var inJSON strings.Builder
+	enc := json.NewEncoder(&inJSON)
+	enc.SetEscapeHTML(false)
+	_ = enc.Encode(value) // a string is always encoded
+	text := strings.TrimSuffix(inJSON.String(), "\n")
+	return []string{value, quoted[1 : len(quoted)-1], text[1 : len(text)-1]}
 }
 
 func (r *Redactor) add(name, value string) {

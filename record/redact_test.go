@@ -25,10 +25,12 @@ func slowly(env map[string]string, text []byte) []byte {
 	for at := range text {
 		var best hit
 		for name, value := range env {
-			if Secret(name, value) && bytes.HasPrefix(text[at:], []byte(value)) {
-				h := hit{at, at + len(value), name}
-				if h.to > best.to || h.to == best.to && h.name < best.name {
-					best = h
+			for _, form := range forms(value) {
+				if Secret(name, value) && bytes.HasPrefix(text[at:], []byte(form)) {
+					h := hit{at, at + len(form), name}
+					if h.to > best.to || h.to == best.to && h.name < best.name {
+						best = h
+					}
 				}
 			}
 		}
@@ -57,27 +59,30 @@ func TestRedact(t *testing.T) {
 	env := map[string]string{
 		"A_API_KEY": keyA, "B_TOKEN": keyB, "SAME_SECRET": keyA, "SHORT_KEY": "fifteen-letters", "PATH": "/usr/local/bin:/usr/bin",
 		"BYTES_KEY": "\xff\x00\xfe0123456789abc", "RUN_KEY": "aaaaaaaaaaaaaaaa", "KEY": "a-key-without-underscore", "LONG_KEY": keyA + "-and-more",
-		"NEXT_TOKEN": "öööööööööööööööö",
+		"NEXT_TOKEN": "öööööööööööööööö", "PEM_KEY": "-----BEGIN-----\n\"<\\\a>\"\n",
 	}
 	r := NewRedactor(env)
 	for text, want := range map[string]string{
-		"":                                     "",
-		"nothing":                              "nothing",
-		keyA:                                   "<A_API_KEY>",
-		"x" + keyA + "y" + keyB + "z":          "x<A_API_KEY>y<B_TOKEN>z",
-		keyA + keyA:                            "<A_API_KEY><A_API_KEY>",
-		keyA[:len(keyA)-1]:                     keyA[:len(keyA)-1],
-		keyA + "-and-mor":                      "<A_API_KEY>-and-mor",
-		keyA + "-and-more":                     "<LONG_KEY>",
-		"sk-abcdefghijklmnopqrstuvwxyz":        "<A_API_KEY>yz", // both: no part of either is left
-		"sk-abcdefsk-" + keyA[3:]:              "sk-abcdef<A_API_KEY>",
-		"fifteen-letters":                      "fifteen-letters",
-		"a-key-without-underscore":             "a-key-without-underscore",
-		"/usr/local/bin:/usr/bin":              "/usr/local/bin:/usr/bin",
-		"1\xff\x00\xfe0123456789abc\xff":       "1<BYTES_KEY>\xff",
-		strings.Repeat("a", 15):                strings.Repeat("a", 15),
-		strings.Repeat("a", 1000) + "b" + keyB: "<RUN_KEY>b<B_TOKEN>",
-		"öööööööööööööööö\n":                   "<NEXT_TOKEN>\n",
+		"":                                          "",
+		"nothing":                                   "nothing",
+		keyA:                                        "<A_API_KEY>",
+		"x" + keyA + "y" + keyB + "z":               "x<A_API_KEY>y<B_TOKEN>z",
+		keyA + keyA:                                 "<A_API_KEY><A_API_KEY>",
+		keyA[:len(keyA)-1]:                          keyA[:len(keyA)-1],
+		keyA + "-and-mor":                           "<A_API_KEY>-and-mor",
+		keyA + "-and-more":                          "<LONG_KEY>",
+		"sk-abcdefghijklmnopqrstuvwxyz":             "<A_API_KEY>yz", // both: no part of either is left
+		"sk-abcdefsk-" + keyA[3:]:                   "sk-abcdef<A_API_KEY>",
+		"fifteen-letters":                           "fifteen-letters",
+		"a-key-without-underscore":                  "a-key-without-underscore",
+		"/usr/local/bin:/usr/bin":                   "/usr/local/bin:/usr/bin",
+		"1\xff\x00\xfe0123456789abc\xff":            "1<BYTES_KEY>\xff",
+		strings.Repeat("a", 15):                     strings.Repeat("a", 15),
+		strings.Repeat("a", 1000) + "b" + keyB:      "<RUN_KEY>b<B_TOKEN>",
+		"öööööööööööööööö\n":                        "<NEXT_TOKEN>\n",
+		"[-----BEGIN-----\n\"<\\\a>\"\n]":           "[<PEM_KEY>]",
+		`"-----BEGIN-----\n\"<\\\a>\"\n": no`:       `"<PEM_KEY>": no`,
+		`{"a":"-----BEGIN-----\n\"<\\\u0007>\"\n"}`: `{"a":"<PEM_KEY>"}`,
 	} {
 		if got := r.String(text); got != want {
 			t.Errorf("%q became %q, want %q", text, got, want)

@@ -1,6 +1,9 @@
 package record
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
+	"hash"
 	"slices"
 	"time"
 )
@@ -224,3 +227,20 @@ func (e *End) redacted(r *Redactor) Event {
 	}
 	return &c
 }
+
+// Meter measures a stream that is written to it. It never fails.
+type Meter struct {
+	bytes int64
+	sum   hash.Hash
+}
+
+// NewMeter makes a Meter that has seen nothing.
+func NewMeter() *Meter { return &Meter{sum: sha256.New()} }
+
+func (m *Meter) Write(p []byte) (int, error) {
+	m.bytes += int64(len(p))
+	return m.sum.Write(p)
+}
+
+// Stream is what was written so far.
+func (m *Meter) Stream() Stream { return Stream{m.bytes, hex.EncodeToString(m.sum.Sum(nil))} }

@@ -61,7 +61,7 @@ type Report struct {
 	First     time.Time `json:"first,omitzero"`
 	Last      time.Time `json:"last,omitzero"`
 
-	Session *Session `json:"sandbox"` // nil: the record does not even begin
+	Session *Session `json:"session"` // nil: the record does not even begin
 	// Claims by what became of them.
 	Held      []Check    `json:"held"`
 	Broken    []Check    `json:"broken"`

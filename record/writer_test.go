@@ -376,3 +376,15 @@ func BenchmarkAppend(b *testing.B) {
 		}
 	}
 }
+
+func TestMeter(t *testing.T) {
+	m := NewMeter()
+	for _, part := range []string{"", "ab", "c"} {
+		if n, err := m.Write([]byte(part)); n != len(part) || err != nil {
+			t.Errorf("%d, %v", n, err)
+		}
+	}
+	if m.Stream() != (Stream{3, Digest([]byte("abc"))}) || m.Stream() != m.Stream() {
+		t.Errorf("%+v", m.Stream())
+	}
+}

@@ -143,8 +143,10 @@ func (p *program) app() *cli.App {
 		Action:                    p.noCommand,
 		Commands: []*cli.Command{
 			p.runCommand(), p.createCommand(), p.execCommand(), p.deleteCommand(), p.listCommand(), p.stateCommand(),
-			p.psCommand(), p.statsCommand(), p.eventsCommand(), p.logsCommand(), p.waitCommand(), p.killCommand(), p.sweepCommand(), p.specCommand(), p.policyCommand(), p.proxyConnectCommand(),
-			p.versionCommand(), p.completionCommand(),
+			p.psCommand(), p.statsCommand(), p.eventsCommand(), p.logsCommand(), p.waitCommand(), p.killCommand(), p.sweepCommand(),
+			p.verifyCommand(),
+			p.specCommand(), p.policyCommand(),
+			p.proxyConnectCommand(), p.versionCommand(), p.completionCommand(),
 		},
 	}
 	for _, c := range app.Commands {

@@ -126,7 +126,7 @@ func execOf(p *Policy, h *Host, id identity, dir, home string) Exec {
 		Env: map[string]string{
 			"PATH": defaultEnv, "HOME": home, "USER": id.name, "LOGNAME": id.name, "LANG": "C.UTF-8",
 		},
-		EnvAllow: slices.Clone(p.Env.Allow), EnvSet: maps.Clone(p.Env.Set),
+		EnvAllow: slices.Clone(p.Env.Allow), EnvSet: maps.Clone(p.Env.Set), Redact: p.Env.Redact,
 	}
 	for _, f := range h.ProcFiles {
 		switch {

@@ -140,7 +140,7 @@ func (p *program) app() *cli.App {
 		Action:                    p.noCommand,
 		Commands: []*cli.Command{
 			p.runCommand(), p.createCommand(), p.execCommand(), p.deleteCommand(), p.listCommand(), p.stateCommand(),
-			p.psCommand(), p.statsCommand(), p.eventsCommand(), p.logsCommand(), p.waitCommand(), p.killCommand(), p.sweepCommand(), p.specCommand(), p.policyCommand(), p.versionCommand(),
+			p.psCommand(), p.statsCommand(), p.eventsCommand(), p.logsCommand(), p.waitCommand(), p.killCommand(), p.sweepCommand(), p.specCommand(), p.explainCommand(), p.policyCommand(), p.versionCommand(),
 			p.completionCommand(),
 		},
 	}

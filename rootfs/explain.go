@@ -183,7 +183,7 @@ func (w *way) step(part string) bool {
 		next = parent(w.at.Path)
 	}
 	if own := kernelPlace(next); own == "/proc" || own == "/dev" {
-		return w.own(own, path.Clean(remaining(next, w.rest)))
+		return w.own(own, next)
 	}
 	return w.enter(next, part)
 }
@@ -200,12 +200,17 @@ func (w *way) enter(next, part string) bool {
 		w.at, w.info = spot, info
 		return true
 	}
-	w.e.Links = append(w.e.Links, Hop{next, spot.link})
+	return w.follow(next, spot.link)
+}
+
+// follow takes a link.
+func (w *way) follow(at, text string) bool {
+	w.e.Links = append(w.e.Links, Hop{at, text})
 	if len(w.e.Links) > maxLinks {
-		return w.stop(VerdictLoop, part, errLoop)
+		return w.stop(VerdictLoop, path.Base(at), errLoop)
 	}
-	w.rest = append(strings.Split(spot.link, "/"), w.rest...)
-	if strings.HasPrefix(spot.link, "/") {
+	w.rest = append(strings.Split(text, "/"), w.rest...)
+	if strings.HasPrefix(text, "/") {
 		w.restart()
 	}
 	return true

@@ -2,6 +2,7 @@ package rootfs
 
 import (
 	"io/fs"
+	"path"
 	"slices"
 	"strings"
 )
@@ -11,28 +12,60 @@ func ownDev() map[string]string {
 	return map[string]string{
 		"/dev": "the sandbox's own devices", "/dev/null": "device", "/dev/zero": "device", "/dev/full": "device",
 		"/dev/random": "device", "/dev/urandom": "device", "/dev/tty": "device", "/dev/pts": "the sandbox's own terminals",
-		"/dev/shm": "memory that the sandbox's programs share", "/dev/ptmx": "device", "/dev/fd": "link", "/dev/stdin": "link",
-		"/dev/stdout": "link", "/dev/stderr": "link",
+		"/dev/shm": "memory that the sandbox's programs share", "/dev/pts/ptmx": "device",
 	}
 }
 
-// own answers for /proc and /dev, which are made by others than Compile. p is clean, and may lead out of them again.
-func (w *way) own(dir, p string) bool {
-	if kernelPlace(p) != dir {
-		w.rest = strings.Split(p, "/")
-		w.restart()
-		return true
+// ownLinks are those of the sandbox's own /dev, made absolute.
+func ownLinks() map[string]string {
+	return map[string]string{
+		"/dev/fd": "/proc/self/fd", "/dev/stdin": "/proc/self/fd/0", "/dev/stdout": "/proc/self/fd/1",
+		"/dev/stderr": "/proc/self/fd/2", "/dev/ptmx": "/dev/pts/ptmx",
 	}
-	w.e.Real, w.e.Kind, w.e.Type, w.e.Rule = p, PlaceOwn, typeDir, fromDefault
+}
+
+// own answers for /proc and /dev, which are made by others than Compile. The way may lead out of them again.
+func (w *way) own(dir, at string) bool {
+	for {
+		if text, ok := ownLinks()[at]; ok {
+			return w.follow(at, text)
+		}
+		if len(w.rest) == 0 {
+			break
+		}
+		if !w.ownDir(at) {
+			at = path.Join(at, remaining("", w.rest), ".") // nothing can be there
+			w.e.Real, w.e.Rule, w.e.Verdict = at, fromDefault, VerdictMissing
+			w.e.say("%s has no such directory", dir)
+			return false
+		}
+		part := w.rest[0]
+		w.rest = w.rest[1:]
+		if at = path.Join(at, part); kernelPlace(at) != dir {
+			w.rest = append(strings.Split(at, "/"), w.rest...)
+			w.restart()
+			return true
+		}
+	}
+	w.e.Real, w.e.Kind, w.e.Type, w.e.Rule = at, PlaceOwn, typeDir, fromDefault
 	if dir == "/dev" {
-		ownDevice(w.e, p)
+		ownDevice(w.e, at)
 	} else {
-		w.ownProc(w.e, p)
+		w.ownProc(w.e, at)
 	}
 	if w.e.Verdict != VerdictInside {
 		w.e.Kind, w.e.Type = "", ""
 	}
 	return false
+}
+
+// ownDir says whether a path of /proc or /dev can be gone through.
+func (w *way) ownDir(p string) bool {
+	if within(p, "/dev") {
+		return ownDev()[p] != "" && ownDev()[p] != "device" || below(p, "/dev/shm") || below(p, "/dev/pts")
+	}
+	info, err := w.Tree.Lstat(p)
+	return err != nil || info.Mode.IsDir() || info.Mode&fs.ModeSymlink != 0 // what is not there is told of later
 }
 
 func ownDevice(e *Explanation, p string) {
@@ -48,12 +81,9 @@ func ownDevice(e *Explanation, p string) {
 		return
 	case what == "device":
 		e.Type = "device"
-	case what == "link":
-		e.Type = typeFile
-		e.Why = append(e.Why, "it leads to what the program has open")
 	}
 	e.Verdict, e.Readable, e.Writable = VerdictInside, true, what == "device" || p == "/dev/shm"
-	if what != "device" && what != "link" {
+	if what != "device" {
 		e.Why = append(e.Why, p+" has "+what)
 	}
 	e.Why = append(e.Why, "every sandbox has it")

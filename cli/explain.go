@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"regexp"
 	"strconv"
 	"strings"
 
@@ -242,7 +241,10 @@ func splitHost(text string) (host string, port int, ok bool) {
 	return text[:i], port, err == nil && port >= 0 && text[i+1] != '+'
 }
 
-var variableName = regexp.MustCompile(`^[A-Z_][A-Z0-9_]*$`) //nolint:gochecknoglobals // a table
+// isVariable says whether a name is what variables are mostly called.
+func isVariable(name string) bool {
+	return name != "" && strings.Trim(name, "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_") == "" && (name[0] < '0' || name[0] > '9')
+}
 
 // classify tells what an argument is by how it looks.
 func classify(arg string) (ask, error) {
@@ -254,7 +256,7 @@ func classify(arg string) (ask, error) {
 		return ask{askPath, arg}, nil
 	case isHost:
 		return ask{askHost, arg}, nil
-	case variableName.MatchString(arg):
+	case isVariable(arg):
 		return ask{askEnv, arg}, nil
 	}
 	return ask{}, &usage{

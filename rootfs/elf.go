@@ -141,23 +141,15 @@ func (r *elfReader) segments(head []byte) error {
 
 // dynamic reads the dynamic section: which libraries are needed, and where they are looked for.
 func (r *elfReader) dynamic(n *elfNeeds) error {
-	var section []byte
-	for _, s := range r.all {
-		if s.kind == 2 { // PT_DYNAMIC
-			if s.size > maxDynamic {
-				return errors.New("its dynamic section is too large")
-			}
-			var err error
-			if section, err = r.read(s.offset, s.size); err != nil {
-				return err
-			}
-		}
+	section, err := r.dynamicSection()
+	if err != nil {
+		return err
 	}
 	size := 4
 	if r.wide {
 		size = 8
 	}
-	var strings uint64
+	var table uint64
 	values := map[uint64][]uint64{}
 	for ; len(section) >= 2*size; section = section[2*size:] {
 		tag, value := r.word(section), r.word(section[size:])
@@ -166,7 +158,7 @@ func (r *elfReader) dynamic(n *elfNeeds) error {
 		}
 		values[tag] = append(values[tag], value)
 		if tag == 5 { // DT_STRTAB
-			strings = value
+			table = value
 		}
 	}
 	if len(values[1]) > maxELFNeeds {
@@ -175,7 +167,20 @@ func (r *elfReader) dynamic(n *elfNeeds) error {
 	for _, v := range values[0x6ffffffb] { // DT_FLAGS_1, of which DF_1_NODEFLIB
 		n.nodeflib = n.nodeflib || v&0x800 != 0
 	}
-	return r.names(n, strings, values)
+	return r.names(n, table, values)
+}
+
+func (r *elfReader) dynamicSection() ([]byte, error) {
+	for _, s := range r.all {
+		if s.kind != 2 { // PT_DYNAMIC
+			continue
+		}
+		if s.size > maxDynamic {
+			return nil, errors.New("its dynamic section is too large")
+		}
+		return r.read(s.offset, s.size)
+	}
+	return nil, nil
 }
 
 func (r *elfReader) names(n *elfNeeds, table uint64, values map[uint64][]uint64) error {

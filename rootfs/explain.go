@@ -49,6 +49,11 @@ type File interface {
 	io.Closer
 }
 
+// mountFlags is a Tree that knows what the host's own mounts refuse.
+type mountFlags interface {
+	MountFlags(path string) (readOnly, noExec bool)
+}
+
 // Verdict says what a path is to the program.
 type Verdict string
 
@@ -243,9 +248,7 @@ func (x *Explainer) arrived(e *Explanation, at Place, info Info) {
 		return
 	}
 	var readOnly, noExec bool
-	if t, ok := x.Tree.(interface {
-		MountFlags(path string) (readOnly, noExec bool)
-	}); ok && at.Kind == PlaceHost {
+	if t, ok := x.Tree.(mountFlags); ok && at.Kind == PlaceHost {
 		readOnly, noExec = t.MountFlags(at.Host)
 	}
 	special := e.Type != typeDir && e.Type != typeFile // what can be written to through a read-only mount

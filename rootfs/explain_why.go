@@ -187,9 +187,7 @@ func (x *Explainer) whyShown(e *Explanation, m *Mount) {
 			e.say("that wins over %s, which shows %s: the nearer rule decides", other, shown(up.Target))
 		}
 	}
-	if t, ok := x.Tree.(interface {
-		MountFlags(path string) (readOnly, noExec bool)
-	}); ok && m.Writable {
+	if t, ok := x.Tree.(mountFlags); ok && m.Writable {
 		if readOnly, _ := t.MountFlags(e.Host); readOnly {
 			e.say("the host's file system there is mounted read-only")
 		}
@@ -406,7 +404,7 @@ func (x *Explainer) whySkipped(e *Explanation) bool {
 	if x.Policy.Missing != "skip" {
 		return false
 	}
-	left := func(key string, source, target, from string) bool {
+	left := func(key, source, target, from string) bool {
 		if !within(e.Real, target) {
 			return false
 		}

@@ -14,31 +14,13 @@ type object struct {
 
 // side is where libraries are looked for: inside, or on the host, to say where a missing one is.
 type side struct {
-	open  func(p string) (File, string, bool) // and where it really is
+	open  func(p string) (File, bool)
 	cache map[string][]string
 }
 
 // libraries goes through what an object needs, and what that needs.
 func (l *loading) libraries(root *object) {
-	inside := l.side(func(p string) (File, string, bool) {
-		e := l.resolve(p)
-		if !e.Inside() || e.Type != typeFile || !e.Readable {
-			return nil, "", false
-		}
-		f, err := l.open(e)
-		return f, e.Real, err == nil
-	})
-	host := l.side(func(p string) (File, string, bool) {
-		t, err := follow(l.seen.tree, path.Clean(p))
-		open, ok := l.Tree.(interface {
-			Open(path string) (File, error)
-		})
-		if err != nil || !ok {
-			return nil, "", false
-		}
-		f, err := open.Open(t.real)
-		return f, t.real, err == nil
-	})
+	inside, host := l.side(l.openInside), l.side(l.openHost)
 	seen := map[string]bool{path.Base(root.needs.interp): true} // the loader is a library too, and there by now
 	for queue := []*object{root}; len(queue) > 0 && len(seen) < maxELFNeeds; queue = queue[1:] {
 		for _, name := range queue[0].needs.needed {
@@ -46,26 +28,52 @@ func (l *loading) libraries(root *object) {
 				continue
 			}
 			seen[name] = true
-			n := Need{Kind: NeedLibrary, Name: name, By: queue[0].path}
-			found := l.find(inside, queue[0], root, name)
-			if found != nil {
-				n.OK, n.Path = true, found.path
-			} else if found = l.find(host, queue[0], root, name); found != nil {
-				n.Host, n.Reason = found.path, "the host has it as "+shown(found.path)+", which is not inside"
-			} else {
-				n.Reason = "neither the sandbox nor the host has it where it is looked for"
-			}
-			l.p.Needs = append(l.p.Needs, n)
-			if found != nil {
+			if found := l.library(inside, host, queue[0], root, name); found != nil {
 				queue = append(queue, found)
 			}
 		}
 	}
 }
 
-func (l *loading) side(open func(p string) (File, string, bool)) side {
+// library notes the need of one, and returns it, from the host if it is not inside.
+func (l *loading) library(inside, host side, by, root *object, name string) *object {
+	n := Need{Kind: NeedLibrary, Name: name, By: by.path}
+	found := l.find(inside, by, root, name)
+	switch {
+	case found != nil:
+		n.OK, n.Path = true, found.path
+	default:
+		n.Reason = "neither the sandbox nor the host has it where it is looked for"
+		if found = l.find(host, by, root, name); found != nil {
+			n.Host, n.Reason = found.path, "the host has it as "+shown(found.path)+", which is not inside"
+		}
+	}
+	l.p.Needs = append(l.p.Needs, n)
+	return found
+}
+
+func (l *loading) openInside(p string) (File, bool) {
+	e := l.resolve(p)
+	if !e.Inside() || e.Type != typeFile || !e.Readable {
+		return nil, false
+	}
+	f, err := l.open(e)
+	return f, err == nil
+}
+
+func (l *loading) openHost(p string) (File, bool) {
+	t, err := follow(l.seen.tree, path.Clean(p))
+	open, ok := l.Tree.(opener)
+	if err != nil || !ok {
+		return nil, false
+	}
+	f, err := open.Open(t.real)
+	return f, err == nil
+}
+
+func (l *loading) side(open func(p string) (File, bool)) side {
 	s := side{open: open}
-	f, _, ok := open("/etc/ld.so.cache")
+	f, ok := open("/etc/ld.so.cache")
 	if !ok {
 		return s
 	}
@@ -79,7 +87,7 @@ func (l *loading) side(open func(p string) (File, string, bool)) side {
 // find looks for a library where the loader would: glibc's or musl's, see ld.so(8).
 func (l *loading) find(s side, by, root *object, name string) *object {
 	try := func(p string) *object {
-		f, _, ok := s.open(p)
+		f, ok := s.open(p)
 		if !ok {
 			return nil
 		}
@@ -111,23 +119,22 @@ func (l *loading) places(s side, by, root *object, name string) []string {
 			}
 		}
 	}
-	musl := strings.HasPrefix(path.Base(root.needs.interp), "ld-musl-")
-	if !musl && len(by.needs.runpath) == 0 {
-		for o := by; o != nil; o = o.by {
-			if len(o.needs.runpath) == 0 {
-				add(o, o.needs.rpath)
-			}
-		}
-	}
-	add(root, strings.FieldsFunc(l.a.Env["LD_LIBRARY_PATH"], func(r rune) bool { return r == ':' || r == ';' }))
-	add(by, by.needs.runpath)
-	if musl {
+	always := strings.FieldsFunc(l.a.Env["LD_LIBRARY_PATH"], func(r rune) bool { return r == ':' || r == ';' })
+	if strings.HasPrefix(path.Base(root.needs.interp), "ld-musl-") {
+		add(root, always)
 		for o := by; o != nil; o = o.by {
 			add(o, append(o.needs.rpath, o.needs.runpath...))
 		}
 		add(root, l.muslPath(s, root))
 		return list
 	}
+	for o := by; o != nil && len(by.needs.runpath) == 0; o = o.by {
+		if len(o.needs.runpath) == 0 {
+			add(o, o.needs.rpath)
+		}
+	}
+	add(root, always)
+	add(by, by.needs.runpath)
 	if by.needs.nodeflib {
 		return list
 	}
@@ -141,7 +148,7 @@ func (l *loading) places(s side, by, root *object, name string) []string {
 func (l *loading) muslPath(s side, root *object) []string {
 	const longest = 4096
 	arch := strings.TrimSuffix(strings.TrimPrefix(path.Base(root.needs.interp), "ld-musl-"), ".so.1")
-	f, _, ok := s.open("/etc/ld-musl-" + arch + ".path")
+	f, ok := s.open("/etc/ld-musl-" + arch + ".path")
 	if !ok {
 		return []string{"/lib", "/usr/local/lib", "/usr/lib"}
 	}

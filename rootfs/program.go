@@ -6,7 +6,6 @@ import (
 	"io"
 	"io/fs"
 	"path"
-	"slices"
 	"strconv"
 	"strings"
 )
@@ -119,11 +118,7 @@ func (x *Explainer) notFound(p *Program, a Asked, candidates []string) {
 	if !strings.Contains(a.Name, "/") {
 		p.say("it is in no directory of the program's PATH, %s", shown(a.Env["PATH"]))
 	}
-	for _, c := range append(candidates, a.candidates(a.CallerPath)...) {
-		t, err := follow(x.seen.tree, path.Clean(c))
-		if err != nil || !t.info.Mode.IsRegular() || t.info.Mode.Perm()&0o111 == 0 {
-			continue
-		}
+	if c := x.hostProgram(append(candidates, a.candidates(a.CallerPath)...)); c != "" {
 		e := x.Explain(c)
 		p.say("the host has it as %s", shown(c))
 		p.Why = append(p.Why, e.Why...)
@@ -143,7 +138,6 @@ type loading struct {
 	*Explainer
 	p      *Program
 	a      Asked
-	static bool
 	failed bool
 }
 
@@ -181,12 +175,15 @@ func (l *loading) fail(format string, args ...any) {
 	l.p.say(format, args...)
 }
 
+// opener is a Tree whose files can be read in places.
+type opener interface {
+	Open(path string) (File, error)
+}
+
 // open opens what is at a path inside, to read what it needs.
 func (x *Explainer) open(e *Explanation) (File, error) {
 	if e.Kind == PlaceHost {
-		if t, ok := x.Tree.(interface {
-			Open(path string) (File, error)
-		}); ok {
+		if t, ok := x.Tree.(opener); ok {
 			return t.Open(e.Host)
 		}
 		return nil, fs.ErrPermission
@@ -258,29 +255,33 @@ func (l *loading) throughEnv(name string, args []string, depth int) {
 	if len(args) == 0 {
 		return
 	}
-	if strings.Contains(args[0], "/") {
-		if l.executable(NeedInterpreter, args[0], path.Join(l.a.Dir, args[0]), name) {
-			l.program(args[0], depth+1)
-		}
-		return
-	}
-	other := Asked{Name: args[0], Dir: l.a.Dir, Env: l.a.Env}
-	for _, c := range other.candidates(l.a.Env["PATH"]) {
-		if e := l.resolve(c); e.Inside() && e.Executable {
-			l.p.Needs = append(l.p.Needs, Need{Kind: NeedInterpreter, Name: args[0], By: name, OK: true, Path: c})
-			if depth < maxScripts {
-				l.program(c, depth+1)
-			}
-			return
-		}
-	}
+	other := Asked{Name: args[0], Dir: l.a.Dir}
+	candidates := other.candidates(l.a.Env["PATH"])
 	n := Need{Kind: NeedInterpreter, Name: args[0], By: name, Reason: "in no directory of the program's PATH"}
-	for _, c := range append(other.candidates(l.a.Env["PATH"]), other.candidates(l.a.CallerPath)...) {
-		if t, err := follow(l.seen.tree, path.Clean(c)); err == nil && t.info.Mode.IsRegular() && n.Host == "" {
-			n.Host = c
+	for _, c := range candidates {
+		if e := l.resolve(c); e.Inside() && e.Executable {
+			n.OK, n.Path, n.Reason = true, c, ""
+			break
 		}
+	}
+	if !n.OK {
+		n.Host = l.hostProgram(append(candidates, other.candidates(l.a.CallerPath)...))
 	}
 	l.p.Needs = append(l.p.Needs, n)
+	if n.OK && depth < maxScripts {
+		l.program(n.Path, depth+1)
+	}
+}
+
+// hostProgram is the first of some paths at which the host has a program.
+func (x *Explainer) hostProgram(paths []string) string {
+	for _, p := range paths {
+		t, err := follow(x.seen.tree, path.Clean(p))
+		if err == nil && t.info.Mode.IsRegular() && t.info.Mode.Perm()&0o111 != 0 {
+			return p
+		}
+	}
+	return ""
 }
 
 // executable notes a need that the kernel itself opens.
@@ -328,16 +329,4 @@ func (l *loading) elf(name, real string, f File) {
 	}
 	l.executable(NeedLoader, needs.interp, needs.interp, name)
 	l.libraries(&object{path: name, origin: path.Dir(real), needs: needs})
-}
-
-// libraryNames are what is needed of a kind, for tests and people.
-func (p *Program) libraryNames() []string {
-	var list []string
-	for _, n := range p.Needs {
-		if n.Kind == NeedLibrary {
-			list = append(list, n.Name)
-		}
-	}
-	slices.Sort(list)
-	return list
 }

@@ -148,6 +148,9 @@ func (x *explainer) answers(list []ask, asJSON bool) error {
 }
 
 func (x *explainer) answer(one ask) (*answer, error) {
+	if one.name == "" {
+		return nil, &usage{"the name of a " + one.kind + " is empty", "sandboxrun explain --help"}
+	}
 	switch one.kind {
 	case askPath:
 		return x.path(one.name)
@@ -161,9 +164,6 @@ func (x *explainer) answer(one ask) (*answer, error) {
 	for _, kv := range x.d.plan.Exec.Environ(x.env, nil) {
 		name, value, _ := strings.Cut(kv, "=")
 		env[name] = value
-	}
-	if one.name == "" {
-		return nil, &usage{"--exe is empty", "name a program"}
 	}
 	a := x.files.Program(rootfs.Asked{
 		Name: one.name, Dir: x.d.plan.Exec.Dir, Env: env, CallerPath: x.env["PATH"], Arch: x.d.host.Arch,
@@ -205,8 +205,6 @@ func (x *explainer) path(name string) (*answer, error) {
 func (x *explainer) absolute(name string) (string, error) {
 	first, rest, _ := strings.Cut(name, "/")
 	switch {
-	case name == "":
-		return "", &usage{"the path is empty", "name a file, or give no argument to see all of them"}
 	case first == "~" && x.env["HOME"] != "":
 		return x.env["HOME"] + "/" + rest, nil
 	case strings.HasPrefix(first, "~"):

@@ -344,3 +344,50 @@ func (h *world0) asked() []string {
 	}
 	return list
 }
+
+// TestExplainPrograms: a program of which explain says that it starts does start, and one of which it says that something
+// is missing does once all is granted that the hints name.
+func TestExplainPrograms(t *testing.T) {
+	flavours(t, func(b *box) {
+		t := b.t
+		for _, line := range [][]string{{"/usr/bin/ls", "/"}, {"/usr/bin/git", "--version"}, {"/usr/bin/python3", "-c", "1"}} {
+			if _, err := os.Stat(line[0]); err != nil {
+				continue
+			}
+			granted := []string{}
+			for round := 0; ; round++ {
+				files := object{"base": "none"}
+				if modules, _ := filepath.Glob("/usr/lib/python3*"); line[0] == "/usr/bin/python3" { // no need of the file's
+					granted = append(granted, modules...)
+				}
+				files["read"] = granted
+				p := b.files("/", files)
+				a := b.run("explain", "--json", "-p", p, "--exe", line[0])
+				var said []struct {
+					OK      bool
+					Details rootfs.Program
+				}
+				if err := json.Unmarshal([]byte(a.stdout), &said); err != nil || len(said) != 1 {
+					t.Fatalf("%v: %v", err, a)
+				}
+				run := b.run(append([]string{"run", "-p", p, "--"}, line...)...)
+				if said[0].OK != (run.status == 0) || said[0].OK != (a.status == 0) {
+					t.Errorf("%v\nbut %v", a, run)
+				}
+				if said[0].OK {
+					t.Logf("%s takes %d rounds and %d files", line[0], round, len(granted))
+					if round == 0 {
+						t.Errorf("%s starts from nothing", line[0])
+					}
+					break
+				}
+				list, ok := strings.CutPrefix(said[0].Details.Hint, "files.read = ")
+				var more []string
+				if err := json.Unmarshal([]byte(list), &more); !ok || err != nil || round > 5 {
+					t.Fatalf("after %d rounds there is no hint: %v", round, a)
+				}
+				granted = append(granted, more...)
+			}
+		}
+	})
+}

@@ -36,7 +36,9 @@ func (x *Explainer) Nodes() []Node {
 		}
 	}
 	for target, m := range x.seen.mounts {
-		byPath[target] = x.mountNode(m)
+		if !x.isPin(m) {
+			byPath[target] = x.mountNode(m)
+		}
 	}
 	for _, d := range x.View.Absent {
 		r := x.rules[d.From]

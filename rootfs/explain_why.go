@@ -56,11 +56,16 @@ func place(from string) string {
 	return from
 }
 
+// isPin says whether a mount is only there to keep a directory above a mask from being moved.
+func (x *Explainer) isPin(m *Mount) bool {
+	return m.Kind == MountBind && x.rules[m.From].key == keyDeny
+}
+
 // ruleOf says which rule asked for a mount. The directories above a mask are mounted for the deny's sake; what shows
 // them is the grant around.
 func (x *Explainer) ruleOf(m *Mount) rule {
 	r, ok := x.rules[m.From]
-	for ok && r.key == keyDeny && m.Kind == MountBind && m.Target != "/" {
+	for ok && x.isPin(m) && m.Target != "/" {
 		m = x.seen.cover(parent(m.Target))
 		if m == nil {
 			return rule{key: keyBase, from: fromDefault}
@@ -174,10 +179,10 @@ func (x *Explainer) whyShown(e *Explanation, m *Mount) {
 		what = fmt.Sprintf(" = %q", cmp.Or(x.Policy.Base.Kind, BaseSystem))
 	}
 	text := strings.Replace(r.String(), r.key, r.key+what, 1)
-	if e.Real == m.Target {
+	if target := x.grantTarget(m, r); target == e.Real {
 		e.say("%s shows it, %s", text, kind)
 	} else {
-		e.say("%s shows %s, %s", text, shown(x.grantTarget(m, r)), kind)
+		e.say("%s shows %s, %s", text, shown(target), kind)
 	}
 	if e.Host != e.Real {
 		e.say("it is the host's %s", shown(e.Host))
@@ -201,7 +206,7 @@ func (x *Explainer) whyShown(e *Explanation, m *Mount) {
 func (x *Explainer) grantTarget(m *Mount, r rule) string {
 	for m.Target != "/" {
 		up := x.seen.cover(parent(m.Target))
-		if up == nil || x.rules[m.From].key != keyDeny || x.ruleOf(up) != r {
+		if up == nil || !x.isPin(m) || x.ruleOf(up) != r {
 			break
 		}
 		m = up

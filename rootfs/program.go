@@ -288,7 +288,7 @@ func (x *Explainer) hostProgram(paths []string) string {
 func (l *loading) executable(kind, name, at, by string) bool {
 	for _, n := range l.p.Needs {
 		if n.Kind == kind && n.Path == at {
-			return false // it is followed already
+			return n.OK
 		}
 	}
 	e := l.Explain(at)

@@ -75,18 +75,21 @@ func (p *program) explainCommand() *cli.Command {
 }
 
 func (p *program) explain(c *cli.Context, asks *[]ask) error {
-	args, err := arguments(c)
+	var wrong error
+	err := eachArgument(c, func(arg string) {
+		a, err := classify(arg)
+		if err != nil && wrong == nil {
+			wrong = err
+		}
+		*asks = append(*asks, a)
+	})
+	if err == nil {
+		err = wrong
+	}
 	if err != nil {
 		return err
 	}
 	list := *asks
-	for _, arg := range args {
-		a, err := classify(arg)
-		if err != nil {
-			return err
-		}
-		list = append(list, a)
-	}
 	if c.IsSet("html") && (c.String("html") == "" || len(list) > 0 || c.Bool("json")) {
 		return &usage{"--html writes the whole view to a file, and nothing else", "sandboxrun explain --html view.html"}
 	}

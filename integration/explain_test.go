@@ -292,9 +292,16 @@ func (h *world0) change() {
 
 // policy is a random policy about the directory.
 func (h *world0) policy() object {
-	files := object{"base": []string{"system", "system", "host"}[h.Intn(3)], "missing": "skip"}
+	files := object{"base": []any{"system", "system", "host", "none", object{"rootfs": h.dir}}[h.Intn(5)], "missing": "skip"}
 	lists := map[string][]any{}
 	var binds []object
+	if files["base"] == "none" {
+		lists["read"] = []any{"/usr", "/bin", "/lib", "/lib64"}
+	} else if _, ok := files["base"].(object); ok {
+		for _, dir := range []string{"/usr", "/bin", "/lib", "/lib64"} {
+			binds = append(binds, object{"source": dir, "target": dir})
+		}
+	}
 	for range 1 + h.Intn(8) {
 		switch h.Intn(7) {
 		case 0:
@@ -312,7 +319,8 @@ func (h *world0) policy() object {
 			}
 			binds = append(binds, object{"source": h.pick(), "target": target, "writable": h.Intn(2) == 0})
 		case 6:
-			lists[[]string{"read", "write"}[h.Intn(2)]] = append(lists["read"], h.dir)
+			key := []string{"read", "write"}[h.Intn(2)]
+			lists[key] = append(lists[key], h.dir)
 		}
 	}
 	for key, list := range lists {
@@ -324,6 +332,11 @@ func (h *world0) policy() object {
 	}
 	if w.uid == 0 && h.Intn(3) == 0 {
 		keys["user"] = 12345
+	} else if h.Intn(4) == 0 {
+		keys["user"] = "root"
+	}
+	if h.Intn(4) == 0 {
+		keys["workspace"] = []object{{"source": "tmpfs"}, {"source": h.pick()}, {"source": h.pick(), "path": "/x/a"}}[h.Intn(3)]
 	}
 	return keys
 }
@@ -337,7 +350,8 @@ func (h *world0) asked() []string {
 	}
 	for _, p := range h.made {
 		list = append(list, p, p+[]string{"/", "/.", "/..", "/../a", "/a", "//b", "/b/..", "/../b/a"}[h.Intn(8)])
-		list = append(list, "/x"+strings.TrimPrefix(p, h.dir))
+		below := strings.TrimPrefix(p, h.dir)
+		list = append(list, "/x"+below, below)
 	}
 	for range 10 {
 		list = append(list, h.path())
@@ -355,12 +369,11 @@ func TestExplainPrograms(t *testing.T) {
 				continue
 			}
 			granted := []string{}
+			modules := map[string][]string{} // no need of the file's
+			modules["/usr/bin/python3"], _ = filepath.Glob("/usr/lib/python3*")
 			for round := 0; ; round++ {
 				files := object{"base": "none"}
-				if modules, _ := filepath.Glob("/usr/lib/python3*"); line[0] == "/usr/bin/python3" { // no need of the file's
-					granted = append(granted, modules...)
-				}
-				files["read"] = granted
+				files["read"] = slices.Concat(granted, modules[line[0]])
 				p := b.files("/", files)
 				a := b.run("explain", "--json", "-p", p, "--exe", line[0])
 				var said []struct {

@@ -54,6 +54,11 @@ type mountFlags interface {
 	MountFlags(path string) (readOnly, noExec bool)
 }
 
+// accessLists is a Tree that knows which files have access control lists.
+type accessLists interface {
+	HasACL(path string) bool
+}
+
 // Verdict says what a path is to the program.
 type Verdict string
 

@@ -140,7 +140,7 @@ func TestExplain(t *testing.T) {
 			[]string{"d /usr", "f /var/a", "m /var/m", "f /var/m/a"},
 			[]string{"base host"},
 			"/var/m/a", "not inside, hidden", "files.base",
-			`files.base = "host" hides /var/m, above it`, `files.read = ["/var/m/a"]`, "", "/var/m/a", "", nil,
+			`files.base = "host" (the default) hides /var/m, above it`, `files.read = ["/var/m/a"]`, "", "/var/m/a", "", nil,
 		},
 		{
 			[]string{"d /d", "l /d/a b", "l /d/b a"},

@@ -174,11 +174,7 @@ func (x *Explainer) whyShown(e *Explanation, m *Mount) {
 	if m.Writable {
 		kind = "writable"
 	}
-	what := ""
-	if r.key == keyBase {
-		what = fmt.Sprintf(" = %q", cmp.Or(x.Policy.Base.Kind, BaseSystem))
-	}
-	text := strings.Replace(r.String(), r.key, r.key+what, 1)
+	text := x.baseText(r)
 	if target := x.grantTarget(m, r); target == e.Real {
 		e.say("%s shows it, %s", text, kind)
 	} else {
@@ -197,9 +193,20 @@ func (x *Explainer) whyShown(e *Explanation, m *Mount) {
 			e.say("the host's file system there is mounted read-only")
 		}
 	}
+	if t, ok := x.Tree.(accessLists); ok && t.HasACL(e.Host) {
+		e.say("it has an access control list, which may let the program do more or less than is said here")
+	}
 	if e.Type == "socket" {
 		e.say("it is a socket, and so a door to who listens there")
 	}
+}
+
+// baseText names a rule, and of the base which one it is.
+func (x *Explainer) baseText(r rule) string {
+	if r.key != keyBase {
+		return r.String()
+	}
+	return strings.Replace(r.String(), keyBase, fmt.Sprintf("%s = %q", keyBase, cmp.Or(x.Policy.Base.Kind, BaseSystem)), 1)
 }
 
 // grantTarget is where the rule behind a mount of a deny's sake begins.
@@ -249,7 +256,7 @@ func (x *Explainer) whyHidden(e *Explanation) {
 		what = shown(m.Target) + ", above it"
 	}
 	if e.Verdict == VerdictHidden {
-		e.say("%s = %q hides %s", r.key, x.Policy.Base.Kind, what)
+		e.say("%s hides %s", x.baseText(r), what)
 		e.Hint = grantHint(e.Real)
 		return
 	}
@@ -440,8 +447,7 @@ func (x *Explainer) whyNotGranted(e *Explanation) {
 		BaseNone:   "shows nothing",
 		BaseRootfs: "shows what lies in " + shown(x.Policy.Base.Dir),
 	}
-	kind := cmp.Or(x.Policy.Base.Kind, BaseSystem)
-	e.say("no rule shows it: %s", strings.Replace(base.String(), keyBase, fmt.Sprintf("%s = %q %s,", keyBase, kind, what[kind]), 1))
+	e.say("no rule shows it, and %s %s", x.baseText(base), what[cmp.Or(x.Policy.Base.Kind, BaseSystem)])
 	if _, err := follow(x.seen.tree, e.Real); errors.Is(err, fs.ErrNotExist) {
 		e.say("nor does the host have it")
 	}

@@ -104,6 +104,12 @@ func (hostTree) MountFlags(p string) (readOnly, noExec bool) {
 	return st.Flags&stRdonly != 0, st.Flags&stNoexec != 0
 }
 
+// HasACL says whether more than its mode decides who may use a file.
+func (hostTree) HasACL(p string) bool {
+	n, err := syscall.Getxattr(p, "system.posix_acl_access", nil)
+	return err == nil && n > 0
+}
+
 func (t hostTree) MountPoints() []string { return t.mountPoints }
 
 // treeError makes a path below a file one that does not exist.

@@ -172,9 +172,14 @@ func eachArgument(c *cli.Context, take func(string)) error {
 	for _, arg := range literal {
 		take(arg)
 	}
+	return setAgain(c, set)
+}
+
+// setAgain sets the flags of a command that stand in another set, by the names that they are asked for.
+func setAgain(c *cli.Context, set *flag.FlagSet) error {
 	var err error
 	set.Visit(func(given *flag.Flag) {
-		for _, f := range c.Command.Flags { // by the name that it is asked for
+		for _, f := range c.Command.Flags {
 			if slices.Contains(f.Names(), given.Name) && err == nil {
 				err = c.Set(f.Names()[0], given.Value.String())
 			}

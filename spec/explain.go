@@ -65,8 +65,11 @@ func ExplainVariable(p *Policy, plan *Plan, caller map[string]string, name strin
 	a := Answer{Asked: name, OK: true, Why: []string{}}
 	e := &plan.Exec
 	theirs, isSet := caller[name]
-	set, isFixed := e.EnvSet[name]
+	set, isFixed := p.Env.Set[name]
 	made, isMade := e.Env[name]
+	if more, ok := e.EnvSet[name]; ok && !isFixed { // the plan's own, and stronger than the caller's
+		made, isMade, isSet = more, true, false
+	}
 	pattern := matching(e.EnvAllow, name)
 	value := theirs
 	switch {

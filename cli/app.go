@@ -145,7 +145,7 @@ func (p *program) app() *cli.App {
 			p.runCommand(), p.createCommand(), p.execCommand(), p.deleteCommand(), p.listCommand(), p.stateCommand(),
 			p.psCommand(), p.statsCommand(), p.eventsCommand(), p.logsCommand(), p.waitCommand(), p.killCommand(), p.sweepCommand(),
 			p.verifyCommand(),
-			p.specCommand(), p.policyCommand(),
+			p.specCommand(), p.explainCommand(), p.policyCommand(),
 			p.proxyConnectCommand(), p.versionCommand(), p.completionCommand(),
 		},
 	}

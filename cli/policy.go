@@ -42,7 +42,11 @@ func (p *program) loadPolicy(name string, workspace bool) (*spec.Policy, error) 
 		case p.env["HOME"]:
 			p.warn("the current directory is your home directory: the program can read and change everything in it")
 		}
-		return spec.Load(spec.DefaultPolicy(p.cwd))
+		policy, err := spec.Load(spec.DefaultPolicy(p.cwd))
+		if err == nil {
+			policy.Files.Workspace.From = "the current directory: workspace" // no file says so
+		}
+		return policy, err
 	case name == "":
 		name = "default"
 	}
@@ -82,23 +86,32 @@ func readPolicy(in *spec.Input, name string, stdin io.Reader) error {
 
 // plan reads a policy and decides.
 func (p *program) plan(name string, workspace bool, env map[string]string) (*spec.Plan, error) {
-	policy, err := p.loadPolicy(name, workspace)
-	if err != nil {
-		return nil, err
+	d, err := p.decide(name, workspace, env)
+	return d.plan, err
+}
+
+// decision is a plan with all that it was made of.
+type decision struct {
+	policy *spec.Policy
+	host   *spec.Host
+	plan   *spec.Plan
+}
+
+func (p *program) decide(name string, workspace bool, env map[string]string) (d decision, err error) {
+	if d.policy, err = p.loadPolicy(name, workspace); err != nil {
+		return d, err
 	}
-	host, err := container.Probe(policy.Limits)
-	if err != nil {
-		return nil, err
+	if d.host, err = container.Probe(d.policy.Limits); err != nil {
+		return d, err
 	}
-	host.Env, host.ExecEnv = p.env, env
-	plan, err := spec.Resolve(policy, host)
-	if err != nil {
-		return nil, err
+	d.host.Env, d.host.ExecEnv = p.env, env
+	if d.plan, err = spec.Resolve(d.policy, d.host); err != nil {
+		return d, err
 	}
-	for _, w := range plan.Warnings {
+	for _, w := range d.plan.Warnings {
 		p.warn(w)
 	}
-	return plan, nil
+	return d, nil
 }
 
 func (p *program) policyCommand() *cli.Command {

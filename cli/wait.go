@@ -141,33 +141,49 @@ func duration(c *cli.Context, name string) (time.Duration, error) {
 
 // arguments are those of a command that has no program's among them: flags may follow them.
 func arguments(c *cli.Context) ([]string, error) {
+	var args []string
+	err := eachArgument(c, func(arg string) { args = append(args, arg) })
+	return args, err
+}
+
+// eachArgument takes the arguments one by one. A flag that follows one is set after it was taken.
+func eachArgument(c *cli.Context, take func(string)) error {
 	set := flag.NewFlagSet(c.Command.Name, flag.ContinueOnError)
 	set.SetOutput(io.Discard)
 	for _, f := range c.Command.Flags {
 		if err := f.Apply(set); err != nil {
-			return nil, err
+			return err
 		}
 	}
 	rest := c.Args().Slice()
-	var args, literal []string
+	var literal []string
 	if at := slices.Index(rest, "--"); at >= 0 {
 		rest, literal = rest[:at], rest[at+1:]
 	}
 	for len(rest) > 0 {
 		if err := set.Parse(rest); err != nil {
-			return nil, &usage{err.Error(), helpHint(c)}
+			return &usage{err.Error(), helpHint(c)}
 		}
 		if rest = set.Args(); len(rest) > 0 {
-			args, rest = append(args, rest[0]), rest[1:]
+			take(rest[0])
+			rest = rest[1:]
 		}
 	}
+	for _, arg := range literal {
+		take(arg)
+	}
+	return setAgain(c, set)
+}
+
+// setAgain sets the flags of a command that stand in another set, by the names that they are asked for.
+func setAgain(c *cli.Context, set *flag.FlagSet) error {
 	var err error
 	set.Visit(func(given *flag.Flag) {
-		for _, f := range c.Command.Flags { // by the name that it is asked for
+		for _, f := range c.Command.Flags {
 			if slices.Contains(f.Names(), given.Name) && err == nil {
 				err = c.Set(f.Names()[0], given.Value.String())
 			}
 		}
 	})
-	return append(args, literal...), err
+	return err
 }

@@ -16,6 +16,7 @@ const (
 	PlaceTmpfs     PlaceKind = "tmpfs"     // memory of the sandbox
 	PlaceMask      PlaceKind = "mask"      // hidden
 	PlaceGenerated PlaceKind = "generated" // a file that the launcher wrote
+	PlaceOwn       PlaceKind = "own"       // /proc and /dev, which no View has: only Explain says so
 )
 
 // Place is where a path inside leads.

@@ -16,6 +16,7 @@ const maxRounds = 40
 const (
 	hiddenSize   = 1 << 20 // bytes
 	hiddenInodes = 1024
+	hiddenMode   = 0o555
 )
 
 // settle finds the final place of every mount. A target may go through a link that only another mount brings, so it is
@@ -209,7 +210,7 @@ func (c *compiler) redundant(it *item, spot Place) bool {
 
 // openMask turns a mask of the base into an empty directory that targets can be made in.
 func openMask(m *Mount) {
-	m.Kind, m.Mode, m.Size, m.Inodes = MountTmpfs, 0o555, hiddenSize, hiddenInodes
+	m.Kind, m.Mode, m.Size, m.Inodes = MountTmpfs, hiddenMode, hiddenSize, hiddenInodes
 }
 
 // addNames makes the name that the policy gives lead to the granted path, where links could not be made: inside a tmpfs

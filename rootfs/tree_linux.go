@@ -30,10 +30,11 @@ func (hostTree) Lstat(p string) (Info, error) {
 	if err != nil {
 		return Info{}, treeError(err)
 	}
-	info := Info{Mode: fi.Mode()}
+	info := Info{Mode: fi.Mode(), Size: fi.Size()}
 	if st, ok := fi.Sys().(*syscall.Stat_t); ok {
 		// The types of these fields differ between architectures.
-		info.UID, info.Dev, info.Ino, info.Nlink = int(st.Uid), uint64(st.Dev), st.Ino, uint64(st.Nlink)
+		info.UID, info.GID = int(st.Uid), int(st.Gid)
+		info.Dev, info.Ino, info.Nlink = uint64(st.Dev), st.Ino, uint64(st.Nlink)
 	}
 	return info, nil
 }
@@ -74,6 +75,39 @@ func (hostTree) ReadFile(p string) ([]byte, error) {
 		err = fmt.Errorf("read %q: larger than %d bytes", p, maxReadFile)
 	}
 	return data, err
+}
+
+// Open opens a regular file for Explainer.Program, in the same way.
+func (hostTree) Open(p string) (File, error) {
+	f, err := os.OpenFile(p, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, treeError(err)
+	}
+	fi, err := f.Stat()
+	if err == nil && !fi.Mode().IsRegular() {
+		err = fmt.Errorf("read %q: not a regular file", p)
+	}
+	if err != nil {
+		f.Close()
+		return nil, err
+	}
+	return f, nil
+}
+
+// MountFlags says what the file system at a path refuses, whatever a view says.
+func (hostTree) MountFlags(p string) (readOnly, noExec bool) {
+	const stRdonly, stNoexec = 1, 8 // of statfs(2)
+	var st syscall.Statfs_t
+	if syscall.Statfs(p, &st) != nil {
+		return false, false
+	}
+	return st.Flags&stRdonly != 0, st.Flags&stNoexec != 0
+}
+
+// HasACL says whether more than its mode decides who may use a file.
+func (hostTree) HasACL(p string) bool {
+	n, err := syscall.Getxattr(p, "system.posix_acl_access", nil)
+	return err == nil && n > 0
 }
 
 func (t hostTree) MountPoints() []string { return t.mountPoints }

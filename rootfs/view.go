@@ -17,7 +17,8 @@ type Tree interface {
 // Info is what Compile needs to know of a host file.
 type Info struct {
 	Mode     fs.FileMode
-	UID      int
+	UID, GID int
+	Size     int64 // bytes
 	Dev, Ino uint64
 	Nlink    uint64
 }

@@ -169,6 +169,13 @@ func TestLoadEverything(t *testing.T) {
 			Read:  []rootfs.Grant{{Path: "/p/tests", From: at(69, 9, "views.judge.read")}},
 			Binds: []rootfs.Bind{{Source: "/p/judge.py", Target: "/w/judge.py", From: at(70, 9, "views.judge.bind")}},
 		}},
+		Places: map[string]string{
+			"files.interpreters python3": "task.toml:14:17", "files.packages mine": "task.toml:15:13",
+			"files.hide_modules torch.cuda": "task.toml:16:17", "env.allow LANG": "task.toml:37:10",
+			"env.allow LC_*": "task.toml:37:18", "env.set OMP_NUM_THREADS": "task.toml:38:9", "env.set HOME": "task.toml:38:32",
+			"network.services http://127.0.0.1:8000/v1": "task.toml:44:13", "network.allowed_hosts api.example.com": "task.toml:46:18",
+			"network.allowed_hosts *.example.org:8443": "task.toml:46:37", "network.allow_private *.example.org": "task.toml:47:18",
+		},
 	}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("got\n%+v\nwant\n%+v", got, want)

@@ -23,7 +23,11 @@ type Door struct {
 	Kind   string         `json:"kind"`
 	Listen netip.AddrPort `json:"listen"`
 	Target string         `json:"target,omitempty"` // of a forward: "127.0.0.1:9001" or "unix:/run/pg.sock"
-	From   string         `json:"from,omitempty"`   // of a forward: where the policy says so
+
+	// Of a forward: which key of the policy asks for it, where, and for network.env_urls the variable that holds its URL.
+	Key      string `json:"key,omitempty"`
+	From     string `json:"from,omitempty"`
+	Variable string `json:"variable,omitempty"`
 }
 
 // Kinds of doors.
@@ -51,12 +55,13 @@ func loopback() netip.Addr { return netip.AddrFrom4([4]byte{127, 0, 0, 1}) }
 func proxied(mode string) bool { return mode == netpolicy.Allowlist || mode == netpolicy.Public }
 
 // network decides the relay, the environment that leads programs to it, and what is worth a warning.
-func network(n *netpolicy.Policy, h *Host, plan *Plan) {
+func network(p *Policy, h *Host, plan *Plan) {
+	n := &p.Network
 	if n.Mode == netpolicy.Host {
 		plan.Warnings = append(plan.Warnings, "network: the program has the host's own network and every service on it")
 		return
 	}
-	list := forwards(n, plan.Exec.Passed(h.Env, h.ExecEnv))
+	list := forwards(p, plan.Exec.Passed(h.Env, h.ExecEnv))
 	r := &Relay{Policy: *n}
 	for _, f := range list {
 		r.Doors = append(r.Doors, f.doors()...)
@@ -163,10 +168,12 @@ func hasConnector(v *rootfs.View) bool {
 
 // forward is a loopback port inside that leads outside.
 type forward struct {
-	addr   netip.Addr // on which it is reached; 127.0.0.1 stands for ::1 too
-	port   int
-	target string
-	from   string
+	addr     netip.Addr // on which it is reached; 127.0.0.1 stands for ::1 too
+	port     int
+	target   string
+	key      string
+	from     string
+	variable string
 }
 
 func (f forward) doors() []Door {
@@ -176,40 +183,42 @@ func (f forward) doors() []Door {
 	}
 	list := make([]Door, 0, len(addrs))
 	for _, a := range addrs {
-		list = append(list, Door{Kind: DoorForward, Listen: netip.AddrPortFrom(a, uint16(f.port)), Target: f.target, From: f.from})
+		list = append(list, Door{
+			Kind: DoorForward, Listen: netip.AddrPortFrom(a, uint16(f.port)), Target: f.target, Key: f.key, From: f.from, Variable: f.variable,
+		})
 	}
 	return list
 }
 
 // forwards are the ports that the policy names, then those of its services on the loopback, then those of loopback URLs in
 // the program's environment. A port that was named before leads where it was said to lead.
-func forwards(n *netpolicy.Policy, env map[string]string) []forward {
+func forwards(p *Policy, env map[string]string) []forward {
 	var list []forward
-	for _, p := range n.Ports {
-		list = append(list, forward{loopback(), p.Inside, p.Outside, p.From})
+	for _, port := range p.Network.Ports {
+		list = append(list, forward{addr: loopback(), port: port.Inside, target: port.Outside, key: "network.ports", from: cutKey(port.From)})
 	}
-	for _, s := range n.Services {
-		list = addService(list, s, n.From)
+	for _, s := range p.Network.Services {
+		list = addService(list, s, forward{key: "network.services", from: p.Place("network.services", s)})
 	}
-	if !n.EnvURLs {
+	if !p.Network.EnvURLs {
 		return list
 	}
 	for _, name := range slices.Sorted(maps.Keys(env)) {
 		if u, err := url.Parse(env[name]); err == nil {
 			u.User = nil // the program's, and nobody else's
-			list = addService(list, u.String(), "variable "+name)
+			list = addService(list, u.String(), forward{key: "network.env_urls", variable: name})
 		}
 	}
 	return list
 }
 
 // addService adds the port of a URL, if that is on the loopback and not forwarded already.
-func addService(list []forward, text, from string) []forward {
+func addService(list []forward, text string, f forward) []forward {
 	svc, err := netpolicy.ParseService(text)
 	if err != nil || !svc.Loopback() {
 		return list
 	}
-	f := forward{addr: loopback(), port: svc.Port, from: from}
+	f.addr, f.port = loopback(), svc.Port
 	target := loopback()
 	if a, err := netip.ParseAddr(svc.Host); err == nil {
 		target = a

@@ -3,6 +3,7 @@
 package spec
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/sandboxrun/sandboxrun/netpolicy"
@@ -32,6 +33,19 @@ type Policy struct {
 	Limits       Limits
 	Processes    Processes
 	Views        map[string]View // by name
+	// Places says where each string of a list or table was said, "task.toml:12:9" by "env.allow LC_*". See Place.
+	Places map[string]string
+}
+
+// Place says where a list or table, such as "env.allow", has an item. It is empty where no file says so. Grants, binds and
+// ports have a From of their own.
+func (p *Policy) Place(key, item string) string { return p.Places[key+" "+item] }
+
+func (p *Policy) note(key, item string, at place) {
+	if p.Places == nil {
+		p.Places = map[string]string{}
+	}
+	p.Places[key+" "+item] = fmt.Sprintf("%s:%d:%d", at.file, at.at.line, at.at.column)
 }
 
 // User says as whom the program runs, as it sees itself.

@@ -44,7 +44,7 @@ func Resolve(p *Policy, h *Host) (*Plan, error) {
 	}
 	plan.Exec = execOf(p, h, ids, plan.View.Workdir, home)
 	plan.Warnings = slices.Clone(plan.View.Skipped)
-	network(&p.Network, h, plan)
+	network(p, h, plan)
 	sockets(h, plan)
 	if err := limits(p, h, plan); err != nil {
 		return nil, err

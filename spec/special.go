@@ -218,6 +218,7 @@ func (s *scope) setVariable(p *Policy, key string, f field) {
 			p.Env.Set = map[string]string{}
 		}
 		p.Env.Set[f.name] = f.value.text
+		p.note("env.set", f.name, s.place(f.at))
 	}
 }
 

@@ -107,6 +107,7 @@ func textsKey[T any](
 					s.wrong(item.at, name, "%v", err)
 				} else if !slices.Contains(*at(t), text) {
 					*at(t) = append(*at(t), text)
+					s.policy.note(name, text, s.place(item.at))
 				}
 			}
 		},

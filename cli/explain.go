@@ -1,0 +1,298 @@
+package cli
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/sandboxrun/sandboxrun/rootfs"
+	"github.com/sandboxrun/sandboxrun/spec"
+)
+
+// exitNotInside is what explain exits with where something that was asked for is not inside, or not allowed.
+const exitNotInside = 1
+
+// Kinds of things to explain.
+const (
+	askPath = "path"
+	askHost = "host"
+	askEnv  = "variable"
+	askExe  = "program"
+)
+
+// ask is one thing to explain.
+type ask struct{ kind, name string }
+
+// askFlag is an option that names such a thing and may be given again.
+type askFlag struct {
+	kind string
+	list *[]ask
+}
+
+// again is what the option says of itself once it was given: who copies its value must not add to the list.
+const again = "\x00"
+
+// Set adds to the list.
+func (f *askFlag) Set(name string) error {
+	if name != again {
+		*f.list = append(*f.list, ask{f.kind, name})
+	}
+	return nil
+}
+
+// String is for the library, which copies values.
+func (f *askFlag) String() string {
+	if f.list == nil || len(*f.list) == 0 {
+		return ""
+	}
+	return again
+}
+
+func (p *program) explainCommand() *cli.Command {
+	asks := &[]ask{}
+	option := func(name, kind, usage string) cli.Flag {
+		return &cli.GenericFlag{Name: name, Value: &askFlag{kind, asks}, Usage: usage}
+	}
+	return &cli.Command{
+		Name: "explain", Usage: "say why a thing is, or is not, inside", ArgsUsage: "[PATH | HOST:PORT | VARIABLE]...",
+		Description: "A name with a slash is a path, one with a port a host, one in capital letters a variable. Without any it shows all\n" +
+			"that the program sees, as a tree. Nothing is run and no name is resolved.\n" +
+			"Exit status: 0 all that was asked for is inside, 1 something is not.",
+		Flags: []cli.Flag{
+			policyFlag(), jsonFlag(),
+			option("path", askPath, "explain the path `PATH`, as the program would use it"),
+			option("host", askHost, "explain `HOST:PORT`"),
+			option("env", askEnv, "explain the variable `NAME`"),
+			option("exe", askExe, "explain the program `NAME`: is it in the PATH inside, and is all there that it needs?"),
+			&cli.StringFlag{Name: "html", Usage: "write the whole view to `FILE`, a page that needs nothing else"},
+		},
+		Action: func(c *cli.Context) error { return p.explain(c, asks) },
+	}
+}
+
+func (p *program) explain(c *cli.Context, asks *[]ask) error {
+	var wrong error
+	err := eachArgument(c, func(arg string) {
+		a, err := classify(arg)
+		if err != nil && wrong == nil {
+			wrong = err
+		}
+		*asks = append(*asks, a)
+	})
+	if err == nil {
+		err = wrong
+	}
+	if err != nil {
+		return err
+	}
+	list := *asks
+	if c.IsSet("html") && (c.String("html") == "" || len(list) > 0 || c.Bool("json")) {
+		return &usage{"--html writes the whole view to a file, and nothing else", "sandboxrun explain --html view.html"}
+	}
+	d, err := p.decide(c.String("policy"), true, nil)
+	if err != nil {
+		return err
+	}
+	x := &explainer{program: p, d: d}
+	groups, err := os.Getgroups()
+	if err != nil {
+		return fmt.Errorf("read own groups: %w", err)
+	}
+	x.files = spec.Explainer(d.policy, d.plan, d.host, groups)
+	switch {
+	case c.IsSet("html"):
+		return x.html(c.String("html"))
+	case len(list) == 0:
+		return x.tree(c.Bool("json"))
+	}
+	return x.answers(list, c.Bool("json"))
+}
+
+// explainer answers.
+type explainer struct {
+	*program
+	d     decision
+	files *rootfs.Explainer
+}
+
+// answer is what is said of one thing.
+type answer struct {
+	kind, title, is string
+	ok              bool
+	why             []string
+	hint            string
+	details         any
+}
+
+func (x *explainer) answers(list []ask, asJSON bool) error {
+	all := make([]any, 0, len(list))
+	for _, one := range list {
+		a, err := x.answer(one)
+		if err != nil {
+			return err
+		}
+		if !a.ok {
+			x.status = exitNotInside
+		}
+		if asJSON {
+			all = append(all, map[string]any{"kind": a.kind, "asked": one.name, "ok": a.ok, "is": a.is, "details": a.details})
+			continue
+		}
+		x.print(a)
+	}
+	if asJSON {
+		x.printJSON(all)
+	}
+	return nil
+}
+
+func (x *explainer) answer(one ask) (*answer, error) {
+	if one.name == "" {
+		return nil, &usage{"the name of a " + one.kind + " is empty", "sandboxrun explain --help"}
+	}
+	switch one.kind {
+	case askPath:
+		return x.path(one.name)
+	case askHost:
+		return x.netHost(one.name)
+	case askEnv:
+		a := spec.ExplainVariable(x.d.policy, x.d.plan, x.env, one.name)
+		return &answer{askEnv, plain(one.name), a.Is, a.OK, a.Why, a.Hint, a}, nil
+	}
+	env := map[string]string{}
+	for _, kv := range x.d.plan.Exec.Environ(x.env, nil) {
+		name, value, _ := strings.Cut(kv, "=")
+		env[name] = value
+	}
+	a := x.files.Program(rootfs.Asked{
+		Name: one.name, Dir: x.d.plan.Exec.Dir, Env: env, CallerPath: x.env["PATH"], Arch: x.d.host.Arch,
+	})
+	title := plain(one.name)
+	if a.File != nil {
+		title = arrow(a.Path, a.File.Real)
+	}
+	return &answer{askExe, title, a.Is, a.OK, append(a.Why, needLines(a.Needs)...), a.Hint, a}, nil
+}
+
+// needLines writes one line for each file that a program needs.
+func needLines(needs []rootfs.Need) []string {
+	lines := make([]string, 0, len(needs))
+	for _, n := range needs {
+		where := plain(n.Path)
+		if !n.OK {
+			where = "missing: " + n.Reason
+		}
+		line := fmt.Sprintf("%s %s, for %s: %s", n.Kind, plain(n.Name), plain(filepath.Base(n.By)), where)
+		if n.OK && n.Name == n.Path {
+			line = fmt.Sprintf("%s %s, for %s", n.Kind, plain(n.Name), plain(filepath.Base(n.By)))
+		}
+		lines = append(lines, line)
+	}
+	return lines
+}
+
+func (x *explainer) path(name string) (*answer, error) {
+	full, err := x.absolute(name)
+	if err != nil {
+		return nil, err
+	}
+	e := x.files.Explain(full)
+	return &answer{askPath, arrow(full, e.Real), e.Is, e.Inside(), e.Why, e.Hint, e}, nil
+}
+
+// absolute makes a path what the caller's shell would. It is not cleaned: what ".." means depends on links.
+func (x *explainer) absolute(name string) (string, error) {
+	first, rest, _ := strings.Cut(name, "/")
+	switch {
+	case first == "~" && x.env["HOME"] != "":
+		return x.env["HOME"] + "/" + rest, nil
+	case strings.HasPrefix(first, "~"):
+		return "", &usage{fmt.Sprintf("%q: no such home is known", name), "write the whole path, or ./" + name + " for a file of that name"}
+	case strings.HasPrefix(name, "/"):
+		return name, nil
+	case x.cwdErr != nil:
+		return "", &usage{"the current directory does not exist any more", "write the whole path"}
+	}
+	return x.cwd + "/" + strings.TrimPrefix(name, "./"), nil
+}
+
+func (x *explainer) netHost(text string) (*answer, error) {
+	host, port, ok := splitHost(text)
+	if !ok {
+		return nil, &usage{fmt.Sprintf("%q is no host with a port", text), "HOST:PORT, or [ADDRESS]:PORT for IPv6"}
+	}
+	a, err := spec.ExplainHost(x.d.policy, x.d.plan, host, port)
+	if err != nil {
+		return nil, err
+	}
+	return &answer{askHost, plain(a.Asked), a.Is, a.OK, a.Why, a.Hint, a}, nil
+}
+
+// splitHost splits at the last colon. What stands before it, the rules judge.
+func splitHost(text string) (host string, port int, ok bool) {
+	i := strings.LastIndexByte(text, ':')
+	if i <= 0 || strings.Contains(text[:i], ":") && !strings.HasPrefix(text, "[") {
+		return "", 0, false
+	}
+	port, err := strconv.Atoi(text[i+1:])
+	return text[:i], port, err == nil && port >= 0 && text[i+1] != '+'
+}
+
+// isVariable says whether a name is what variables are mostly called.
+func isVariable(name string) bool {
+	return name != "" && strings.Trim(name, "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_") == "" && (name[0] < '0' || name[0] > '9')
+}
+
+// classify tells what an argument is by how it looks.
+func classify(arg string) (ask, error) {
+	_, _, isHost := splitHost(arg)
+	switch {
+	case strings.Contains(arg, "://"):
+		return ask{}, &usage{fmt.Sprintf("%q is a URL", arg), "give its host and port: HOST:PORT"}
+	case strings.Contains(arg, "/"), strings.HasPrefix(arg, "."), strings.HasPrefix(arg, "~"):
+		return ask{askPath, arg}, nil
+	case isHost:
+		return ask{askHost, arg}, nil
+	case isVariable(arg):
+		return ask{askEnv, arg}, nil
+	}
+	return ask{}, &usage{
+		fmt.Sprintf("%q may be many things", arg),
+		"a path has a slash (./NAME), a host a port (NAME:443), a variable capital letters; or say --path, --host, --env or --exe",
+	}
+}
+
+// print writes an answer for people: what it is in one line, and why in those below.
+func (x *explainer) print(a *answer) {
+	colour, off := "", ""
+	if x.colours(x.out) {
+		colour, off = map[bool]string{true: "\x1b[32m", false: "\x1b[1;31m"}[a.ok], normal
+	}
+	fmt.Fprintf(x.out, "%s%s:%s %s\n", colour, a.is, off, a.title)
+	for _, line := range a.why {
+		fmt.Fprintf(x.out, "  %s\n", line)
+	}
+	if a.hint != "" {
+		fmt.Fprintf(x.out, "  hint: %s\n", a.hint)
+	}
+}
+
+// arrow writes a path and where it leads.
+func arrow(from, to string) string {
+	if from == to || to == "" {
+		return plain(from)
+	}
+	return plain(from) + " → " + plain(to)
+}
+
+// plain writes a name so that it can neither steer a terminal nor end a line.
+func plain(s string) string {
+	if strings.ContainsFunc(s, func(r rune) bool { return !strconv.IsPrint(r) || r == '\ufffd' }) {
+		return strconv.QuoteToASCII(s)
+	}
+	return s
+}

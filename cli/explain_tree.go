@@ -1,0 +1,227 @@
+package cli
+
+import (
+	"cmp"
+	_ "embed"
+	"fmt"
+	"html/template"
+	"os"
+	"path/filepath"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/sandboxrun/sandboxrun/rootfs"
+)
+
+// tree shows the whole view.
+func (x *explainer) tree(asJSON bool) error {
+	nodes := x.files.Nodes()
+	if asJSON {
+		x.printJSON(map[string]any{
+			"policy": x.d.plan.PolicyFile, "policy_digest": x.d.plan.PolicyDigest, "workdir": x.d.plan.Exec.Dir,
+			"uid": x.d.plan.Exec.ShownUID, "gid": x.d.plan.Exec.ShownGID, "view": nodes,
+		})
+		return nil
+	}
+	fmt.Fprintln(x.out, x.head())
+	colours := x.colours(x.out)
+	for _, line := range treeLines(nodes, colours) {
+		fmt.Fprintln(x.out, line)
+	}
+	return nil
+}
+
+// head says whose view it is.
+func (x *explainer) head() string {
+	e := x.d.plan.Exec
+	return fmt.Sprintf("%s: the program runs as uid %d in %s and sees", plain(x.d.plan.PolicyFile), e.ShownUID, plain(e.Dir))
+}
+
+// widest is how many characters of a name the columns leave room for.
+const widest = 48
+
+// treeLines draws nodes, one a line.
+func treeLines(nodes []rootfs.Node, colours bool) []string {
+	labels, width := make([]string, len(nodes)), 0
+	for i, n := range nodes {
+		labels[i] = branches(nodes, i) + label(n)
+		width = max(width, min(utf8.RuneCountInString(labels[i]), widest))
+	}
+	lines := make([]string, len(nodes))
+	for i, n := range nodes {
+		pad := strings.Repeat(" ", max(0, width-utf8.RuneCountInString(labels[i])))
+		line := strings.TrimRight(fmt.Sprintf("%s%s  %-2s  %-8s %6s  %s", labels[i], pad, access(n), kindName(n), sizeText(n), origin(n)), " ")
+		if c := nodeColour(n); colours && c != "" {
+			line = c + line + normal
+		}
+		lines[i] = line
+	}
+	return lines
+}
+
+// branches draws what leads to a node.
+func branches(nodes []rootfs.Node, i int) string {
+	var b strings.Builder
+	for depth := 1; depth <= nodes[i].Depth; depth++ {
+		more := false // whether another node of that depth follows below the same one
+		for _, n := range nodes[i+1:] {
+			if n.Depth < depth {
+				break
+			}
+			if n.Depth == depth {
+				more = true
+				break
+			}
+		}
+		here := depth == nodes[i].Depth
+		b.WriteString(map[[2]bool]string{{true, true}: "├── ", {true, false}: "└── ", {false, true}: "│   ", {false, false}: "    "}[[2]bool{here, more}])
+	}
+	return b.String()
+}
+
+func label(n rootfs.Node) string {
+	text := plain(n.Name)
+	if n.Dir && n.Path != "/" {
+		text += "/"
+	}
+	if n.Link != "" {
+		text += " → " + plain(n.Link)
+	}
+	return text
+}
+
+func access(n rootfs.Node) string {
+	switch {
+	case n.Link != "" || n.Kind == rootfs.PlaceOwn:
+		return ""
+	case n.Kind == rootfs.PlaceMask:
+		return "--"
+	case n.Writable:
+		return "rw"
+	}
+	return "ro"
+}
+
+// kindName is what a node is, in a word.
+func kindName(n rootfs.Node) string {
+	switch {
+	case n.Absent:
+		return "absent"
+	case n.Denied:
+		return "denied"
+	case n.Kind == rootfs.PlaceMask:
+		return "hidden"
+	case n.Link != "":
+		return "link"
+	case n.Kind == rootfs.PlaceTmpfs:
+		return "memory"
+	case n.Kind == rootfs.PlaceGenerated:
+		return "made"
+	case n.Kind == rootfs.PlaceRoot && !n.Dir:
+		return "copy"
+	case n.Kind == rootfs.PlaceRoot:
+		return ""
+	}
+	return string(n.Kind)
+}
+
+func sizeText(n rootfs.Node) string {
+	if n.Size == 0 || n.Kind == rootfs.PlaceMask {
+		return ""
+	}
+	return aboutSize(n.Size)
+}
+
+func origin(n rootfs.Node) string {
+	text := n.Rule
+	switch {
+	case n.Kind == rootfs.PlaceOwn || n.Rule == "default":
+		text = "every sandbox"
+	case n.From != "" && n.From != "default":
+		text += "  " + plain(n.From)
+	}
+	if n.Host != "" {
+		text += "  from " + plain(n.Host)
+	}
+	return text
+}
+
+func nodeColour(n rootfs.Node) string {
+	switch {
+	case n.Kind == rootfs.PlaceMask:
+		return "\x1b[31m"
+	case n.Kind == rootfs.PlaceTmpfs:
+		return "\x1b[36m"
+	case n.Writable:
+		return warning
+	}
+	return ""
+}
+
+//go:embed explain.html
+var explainPage string
+
+// branch is a node with those below it.
+type branch struct {
+	Name, Class, Access, Kind, Size, Origin string
+	Dir                                     bool
+	Below                                   []*branch
+}
+
+// html writes the view as one page. The file is there whole or not at all.
+func (x *explainer) html(file string) error {
+	page, err := template.New("view").Parse(explainPage)
+	if err != nil {
+		return fmt.Errorf("read own page: %w", err)
+	}
+	var text strings.Builder
+	err = page.Execute(&text, map[string]any{
+		"Head": x.head(), "Policy": plain(x.d.plan.PolicyFile), "Digest": x.d.plan.PolicyDigest, "Version": Version,
+		"Root": grow(x.files.Nodes()),
+	})
+	if err != nil {
+		return fmt.Errorf("write page: %w", err)
+	}
+	return replaceFile(file, text.String())
+}
+
+// grow makes a tree of a list in which each node stands before those below it.
+func grow(nodes []rootfs.Node) *branch {
+	top := &branch{}
+	path := []*branch{top}
+	for _, n := range nodes {
+		b := &branch{
+			Name: label(n), Access: access(n), Kind: kindName(n), Size: sizeText(n), Origin: origin(n), Dir: n.Dir,
+			Class: cmp.Or(map[bool]string{true: "mask"}[n.Kind == rootfs.PlaceMask], map[bool]string{true: "rw"}[n.Writable]),
+		}
+		path = path[:n.Depth+1]
+		above := path[n.Depth]
+		above.Below = append(above.Below, b)
+		path = append(path, b)
+	}
+	return top
+}
+
+// replaceFile writes a new file beside the old one and puts it in its place.
+func replaceFile(file, text string) error {
+	const mode = 0o644
+	f, err := os.CreateTemp(filepath.Dir(file), ".sandboxrun-*")
+	if err != nil {
+		return fmt.Errorf("write %q: %w", file, err)
+	}
+	_, err = f.WriteString(text)
+	if err == nil {
+		err = f.Chmod(mode)
+	}
+	if cerr := f.Close(); err == nil {
+		err = cerr
+	}
+	if err == nil {
+		err = os.Rename(f.Name(), file)
+	}
+	if err != nil {
+		_ = os.Remove(f.Name()) // the first error is the one to tell
+		return fmt.Errorf("write %q: %w", file, err)
+	}
+	return nil
+}

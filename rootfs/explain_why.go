@@ -1,0 +1,454 @@
+package rootfs
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Keys of the policy that rules stand under.
+const (
+	keyRead, keyWrite, keyDeny, keyTmpfs = "files.read", "files.write", "files.deny", "files.tmpfs"
+	keyBase, keyBind, keyWorkspace       = "files.base", "bind", "workspace"
+)
+
+// rule is what a From stands for.
+type rule struct{ key, from, path string }
+
+// rulesOf finds the rules of a policy by their From.
+func rulesOf(p Policy) map[string]rule {
+	rules := map[string]rule{}
+	add := func(key, from, path string) {
+		if _, ok := rules[from]; !ok && from != "" {
+			rules[from] = rule{key, place(from), path}
+		}
+	}
+	for key, list := range map[string][]Grant{keyRead: p.Read, keyWrite: p.Write, keyDeny: p.Deny} {
+		for _, g := range list {
+			add(key, g.From, g.Path)
+		}
+	}
+	for _, b := range p.Binds {
+		add(keyBind, b.From, b.Target)
+	}
+	for _, t := range p.Tmpfs {
+		add(keyTmpfs, t.From, t.Path)
+	}
+	if w := p.Workspace; w != nil {
+		add(keyWorkspace, w.From, w.Path)
+	}
+	if p.Base.From != fromDefault {
+		add(keyBase, p.Base.From, "")
+	}
+	return rules
+}
+
+// place cuts the key off a From: "task.toml:12:9: files.read" stands at "task.toml:12:9".
+func place(from string) string {
+	if i := strings.LastIndex(from, ": "); i > 0 {
+		return from[:i]
+	}
+	return from
+}
+
+// isPin says whether a mount is only there to keep a directory above a mask from being moved.
+func (x *Explainer) isPin(m *Mount) bool {
+	return m.Kind == MountBind && x.rules[m.From].key == keyDeny
+}
+
+// ruleOf says which rule asked for a mount. The directories above a mask are mounted for the deny's sake; what shows
+// them is the grant around.
+func (x *Explainer) ruleOf(m *Mount) rule {
+	r, ok := x.rules[m.From]
+	for ok && x.isPin(m) && m.Target != "/" {
+		m = x.seen.cover(parent(m.Target))
+		if m == nil {
+			return rule{key: keyBase, from: fromDefault}
+		}
+		r, ok = x.rules[m.From]
+	}
+	switch {
+	case ok:
+		return r
+	case m.Kind == MountTmpfs && m.Mode != hiddenMode, m.Kind == MountBind && m.Source == "":
+		return rule{key: fromDefault}
+	}
+	return rule{key: keyBase, from: fromDefault}
+}
+
+// String names the rule and where it stands.
+func (r rule) String() string {
+	switch {
+	case r.key == fromDefault:
+		return "every sandbox has it"
+	case r.from == "", r.from == fromDefault:
+		return r.key + " (the default)"
+	}
+	return r.key + " at " + r.from
+}
+
+// shown writes a path so that no name can steer a terminal or end a line.
+func shown(p string) string {
+	if strings.ContainsFunc(p, func(r rune) bool { return !strconv.IsPrint(r) || r == '\ufffd' }) {
+		return strconv.QuoteToASCII(p)
+	}
+	return p
+}
+
+func (e *Explanation) say(format string, args ...any) {
+	e.Why = append(e.Why, fmt.Sprintf(format, args...))
+}
+
+// reasons fills in why.
+func (x *Explainer) reasons(e *Explanation) {
+	if e.Rule == fromDefault { // own has said all
+		return
+	}
+	switch e.Verdict {
+	case VerdictInside:
+		x.whyInside(e)
+	case VerdictDenied, VerdictHidden:
+		x.whyHidden(e)
+	case VerdictLoop:
+		e.say("it goes through more than %d symbolic links, as many as the kernel follows", maxLinks)
+	case VerdictClosed:
+		d := e.stop.dir
+		e.say("%s is %s: the program runs as %s and cannot search it", shown(d.Path), owned(x.infoOf(d)), x.Who)
+	case VerdictMissing:
+		x.whyMissing(e)
+	}
+	for _, l := range e.Links {
+		e.say("%s is a link to %s", shown(l.At), shown(l.Text))
+	}
+	x.also(e)
+}
+
+// String is the user's number, as the host counts.
+func (w Who) String() string { return fmt.Sprintf("uid %d, gid %d", w.UID, w.GID) }
+
+func owned(info Info) string {
+	return fmt.Sprintf("%s of uid %d, gid %d", info.Mode, info.UID, info.GID)
+}
+
+func (e *Explanation) decidedBy(r rule) { e.Rule, e.From = r.key, r.from }
+
+func (x *Explainer) whyInside(e *Explanation) {
+	m := e.spot.Mount
+	switch e.Kind {
+	case PlaceRoot:
+		x.whyEntry(e)
+		return
+	case PlaceGenerated:
+		e.decidedBy(x.ruleOf(m))
+		e.say("sandboxrun writes it for each sandbox; the host's own is not shown")
+		return
+	case PlaceTmpfs:
+		r := x.ruleOf(m)
+		e.decidedBy(r)
+		e.say("%s of memory at %s: %s", bytesText(m.Size), shown(m.Target), r)
+		if e.Real != m.Target {
+			e.say("it was made there as the way to what is mounted below it")
+		}
+	default:
+		x.whyShown(e, m)
+	}
+	if !e.Readable || m.Writable && !e.Writable {
+		what := "write"
+		if !e.Readable {
+			what = "read"
+		}
+		e.say("it is %s: the program runs as %s and cannot %s it", owned(e.info), x.Who, what)
+	}
+}
+
+// whyShown is about what a bind shows.
+func (x *Explainer) whyShown(e *Explanation, m *Mount) {
+	r := x.ruleOf(m)
+	e.decidedBy(r)
+	kind := "read-only"
+	if m.Writable {
+		kind = "writable"
+	}
+	text := x.baseText(r)
+	if target := x.grantTarget(m, r); target == e.Real {
+		e.say("%s shows it, %s", text, kind)
+	} else {
+		e.say("%s shows %s, %s", text, shown(target), kind)
+	}
+	if e.Host != e.Real {
+		e.say("it is the host's %s", shown(e.Host))
+	}
+	if up := x.seen.cover(parent(m.Target)); m.Target != "/" && up != nil && up.Kind == MountBind && up.Writable != m.Writable {
+		if other := x.ruleOf(up); other != r {
+			e.say("that wins over %s, which shows %s: the nearer rule decides", other, shown(up.Target))
+		}
+	}
+	if t, ok := x.Tree.(mountFlags); ok && m.Writable {
+		if readOnly, _ := t.MountFlags(e.Host); readOnly {
+			e.say("the host's file system there is mounted read-only")
+		}
+	}
+	if t, ok := x.Tree.(accessLists); ok && t.HasACL(e.Host) {
+		e.say("it has an access control list, which may let the program do more or less than is said here")
+	}
+	if e.Type == "socket" {
+		e.say("it is a socket, and so a door to who listens there")
+	}
+}
+
+// baseText names a rule, and of the base which one it is.
+func (x *Explainer) baseText(r rule) string {
+	if r.key != keyBase {
+		return r.String()
+	}
+	return strings.Replace(r.String(), keyBase, fmt.Sprintf("%s = %q", keyBase, cmp.Or(x.Policy.Base.Kind, BaseSystem)), 1)
+}
+
+// grantTarget is where the rule behind a mount of a deny's sake begins.
+func (x *Explainer) grantTarget(m *Mount, r rule) string {
+	for m.Target != "/" {
+		up := x.seen.cover(parent(m.Target))
+		if up == nil || !x.isPin(m) || x.ruleOf(up) != r {
+			break
+		}
+		m = up
+	}
+	return m.Target
+}
+
+// whyEntry is about what stands in the sandbox's own root.
+func (x *Explainer) whyEntry(e *Explanation) {
+	entry := x.seen.entries[e.Real]
+	e.decidedBy(rule{key: fromDefault})
+	switch {
+	case entry.Kind == EntryDir && e.Real == "/":
+		e.say("it is the sandbox's own root: in memory, read-only, and empty but for what is shown in it")
+	case entry.Kind == EntryDir && x.seen.above[e.Real]:
+		e.say("it is a directory of the sandbox's own root, the way to what is shown below it")
+	case entry.Kind == EntryDir:
+		e.say("it is a directory of the sandbox's own root")
+	case x.isGenerated(e.Real):
+		e.say("sandboxrun writes it for each sandbox; the host's own is not shown")
+	default:
+		r := x.ruleOf(&Mount{Kind: MountBind, Source: e.Real, From: cmp.Or(x.Policy.Base.From, fromDefault)})
+		e.decidedBy(r)
+		e.say("it is a copy of the host's, made with the sandbox: %s", r)
+	}
+}
+
+func (x *Explainer) isGenerated(p string) bool {
+	c := &compiler{}
+	return slices.ContainsFunc(c.generated(), func(g generated) bool { return "/etc/"+g.name == p })
+}
+
+// whyHidden names the rule behind a mask.
+func (x *Explainer) whyHidden(e *Explanation) {
+	m := e.spot.Mount
+	r := x.ruleOf(m)
+	e.decidedBy(r)
+	what := "it"
+	if e.Real != m.Target {
+		what = shown(m.Target) + ", above it"
+	}
+	if e.Verdict == VerdictHidden {
+		e.say("%s hides %s", x.baseText(r), what)
+		e.Hint = grantHint(e.Real)
+		return
+	}
+	e.say("%s names %s%s", r, shown(r.path), x.denyRelation(m, r))
+	e.Hint = "remove " + strconv.Quote(r.path) + " from files.deny at " + r.from
+}
+
+// denyRelation says how a masked place is what the deny names.
+func (x *Explainer) denyRelation(m *Mount, r rule) string {
+	host := ""
+	for _, d := range x.View.Masked {
+		if d.Inside == m.Target {
+			host = d.Host
+		}
+	}
+	t, _ := follow(x.seen.tree, r.path)
+	switch {
+	case m.Target == r.path:
+		return ""
+	case within(m.Target, r.path):
+		return ", which holds " + shown(m.Target)
+	case host == "":
+		return ", and " + shown(m.Target) + " lies in what that is"
+	case host == t.real:
+		return ", and " + shown(m.Target) + " is another name of it"
+	case within(host, t.real):
+		return ", and " + shown(m.Target) + " lies in what that is"
+	}
+	return ", and " + shown(m.Target) + " is another hard link of a file that it hides"
+}
+
+// also finds under which names inside the host's file of the name that was asked for is shown.
+func (x *Explainer) also(e *Explanation) {
+	if !path.IsAbs(e.Path) || e.Kind == PlaceOwn {
+		return
+	}
+	t, err := follow(x.seen.tree, path.Clean(e.Path))
+	if err != nil {
+		return
+	}
+	for _, name := range x.View.Inside(t.real) {
+		if name != e.Real {
+			e.Also = append(e.Also, name)
+		}
+	}
+	if len(e.Also) == 0 {
+		return
+	}
+	list := make([]string, len(e.Also))
+	for i, name := range e.Also {
+		list[i] = shown(name)
+	}
+	e.say("the host's %s is inside as %s", shown(t.real), strings.Join(list, ", "))
+}
+
+func grantHint(p string) string { return "files.read = [" + tomlString(p) + "]" }
+
+// tomlString writes a TOML basic string. A path that is not UTF-8 cannot be written in a policy.
+func tomlString(s string) string {
+	var b strings.Builder
+	b.WriteByte('"')
+	for _, r := range s {
+		switch {
+		case r == '"' || r == '\\':
+			b.WriteRune('\\')
+			b.WriteRune(r)
+		case r < ' ' || r == 0x7f || !strconv.IsPrint(r):
+			fmt.Fprintf(&b, "\\U%08X", r)
+		default:
+			b.WriteRune(r)
+		}
+	}
+	b.WriteByte('"')
+	return b.String()
+}
+
+// bytesText writes a number of bytes as a policy would.
+func bytesText(n int64) string {
+	for _, u := range []struct {
+		size int64
+		unit string
+	}{{1 << 40, "T"}, {1 << 30, "G"}, {1 << 20, "M"}, {1 << 10, "K"}} {
+		if n >= u.size && n%u.size == 0 {
+			return strconv.FormatInt(n/u.size, 10) + u.unit
+		}
+	}
+	return strconv.FormatInt(n, 10) + " bytes"
+}
+
+// whyMissing finds the most particular reason for which nothing is there.
+func (x *Explainer) whyMissing(e *Explanation) {
+	if errors.Is(e.stop.err, errNotDir) {
+		e.say("%s is no directory", shown(e.stop.dir.Path))
+		return
+	}
+	t, hostErr := follow(x.seen.tree, e.Real)
+	if x.whyRefused(e, t) || x.whySkipped(e) {
+		return
+	}
+	switch m := x.seen.cover(e.Real); {
+	case m == nil:
+		x.whyNotGranted(e)
+	case m.Kind == MountTmpfs:
+		r := x.ruleOf(m)
+		e.decidedBy(r)
+		e.say("%s is memory of the sandbox, empty when that is made: %s", shown(m.Target), r)
+	default:
+		r := x.ruleOf(m)
+		e.decidedBy(r)
+		host := rebase(e.Real, m.Target, m.Source)
+		if !errors.Is(e.stop.err, fs.ErrNotExist) {
+			e.say("the host cannot tell what %s is: %v", shown(host), e.stop.err)
+			return
+		}
+		e.say("%s shows the host's %s, and there is no %s there", r, shown(m.Source), shown(host))
+	}
+	dir := e.stop.dir
+	if dir.Writable && x.Who.may(x.infoOf(dir), 2|1) {
+		e.say("the program can make it: %s is writable", shown(dir.Path))
+	}
+	if hostErr == nil && kernelPlace(t.real) == "" {
+		if m := x.seen.cover(e.Real); m != nil {
+			e.say("the host's own %s is not shown", shown(e.Real))
+		}
+		e.Hint = grantHint(e.Real)
+	}
+}
+
+func (x *Explainer) infoOf(p Place) Info {
+	_, info, _ := x.at(p.Path)
+	return info
+}
+
+// whyRefused is for what the policy keeps out by name.
+func (x *Explainer) whyRefused(e *Explanation, t trail) bool {
+	for _, d := range x.View.Absent {
+		if within(e.Real, d.Inside) {
+			e.decidedBy(x.rules[d.From])
+			e.say("%s names %s, and it does not exist: should it appear, each exec that starts then has it covered",
+				x.rules[d.From], shown(x.rules[d.From].path))
+			return true
+		}
+	}
+	for _, s := range x.Policy.Secrets {
+		real, _ := follow(x.seen.tree, s.Path)
+		if within(t.real, real.real) {
+			e.Rule, e.From = "files.secrets", place(s.From)
+			e.say("files.secrets at %s keeps %s out: no grant may hold it", e.From, shown(s.Path))
+			return true
+		}
+	}
+	return false
+}
+
+// whySkipped is for grants of what the host does not have.
+func (x *Explainer) whySkipped(e *Explanation) bool {
+	if x.Policy.Missing != "skip" {
+		return false
+	}
+	left := func(key, source, target, from string) bool {
+		if !within(e.Real, target) {
+			return false
+		}
+		if _, err := follow(x.seen.tree, source); !errors.Is(err, fs.ErrNotExist) {
+			return false
+		}
+		e.Rule, e.From = key, place(from)
+		e.say("%s at %s would show it, but the host has no %s (files.missing = %q)", key, e.From, shown(source), "skip")
+		return true
+	}
+	for key, list := range map[string][]Grant{keyRead: x.Policy.Read, keyWrite: x.Policy.Write} {
+		for _, g := range list {
+			if left(key, g.Path, g.Path, g.From) {
+				return true
+			}
+		}
+	}
+	return slices.ContainsFunc(x.Policy.Binds, func(b Bind) bool { return left(keyBind, b.Source, b.Target, b.From) })
+}
+
+// whyNotGranted is for what nothing shows: the sandbox's own root would hold it.
+func (x *Explainer) whyNotGranted(e *Explanation) {
+	base := rule{keyBase, place(cmp.Or(x.Policy.Base.From, fromDefault)), ""}
+	e.decidedBy(base)
+	what := map[string]string{
+		BaseSystem: "shows /usr, /lib*, /bin and a few files of /etc",
+		BaseHost:   "shows no homes, run directories, mounts and directories of users",
+		BaseNone:   "shows nothing",
+		BaseRootfs: "shows what lies in " + shown(x.Policy.Base.Dir),
+	}
+	e.say("no rule shows it, and %s %s", x.baseText(base), what[cmp.Or(x.Policy.Base.Kind, BaseSystem)])
+	if _, err := follow(x.seen.tree, e.Real); errors.Is(err, fs.ErrNotExist) {
+		e.say("nor does the host have it")
+	}
+}

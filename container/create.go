@@ -69,9 +69,11 @@ func (s *Store) Create(id string, plan *spec.Plan, owner *Owner) (_ *Sandbox, er
 	return sb, nil
 }
 
-// start has libcontainer make the namespaces around process 1, builds what programs see in them, and lets process 1 go
-// once the state is on disk.
+// start has libcontainer make the namespaces around process 1, builds what programs see in them, proves that it is as
+// planned, and lets process 1 go once the state is on disk.
 func (sb *Sandbox) start(plan *spec.Plan, filter []unix.SockFilter, dir *os.Root, lock *os.File) error {
+	checks := sb.newChecker(plan)
+	plan = sabotagePlan(plan)
 	trees, err := openTrees(plan.Spec)
 	if err != nil {
 		return err
@@ -102,6 +104,9 @@ func (sb *Sandbox) start(plan *spec.Plan, filter []unix.SockFilter, dir *os.Root
 		return buildError(err)
 	}
 	if err := sb.rememberMasks(plan.View); err != nil {
+		return err
+	}
+	if sb.state.Checks, err = checks.run(filter); err != nil {
 		return err
 	}
 	if err := sb.store.save(sb.state); err != nil {

@@ -141,6 +141,7 @@ static int set_affinity(const unsigned long *cpus)
 static int program(void *arg)
 {
 	struct fx_exec *x = arg;
+	fx_call(x, FX_AT_ENTRY);
 	// setgroups must be off before an unprivileged process may map its gid, and so stays off for the program.
 	TRY(FX_MAP, 0, write_file("/proc/self/setgroups", "deny"));
 	TRY(FX_MAP, 0, write_file("/proc/self/uid_map", x->uid_map));
@@ -158,8 +159,13 @@ static int program(void *arg)
 	TRY(FX_PRIVILEGE, 0, drop_privileges());
 	TRY(FX_DIR, 0, chdir(x->dir)); // after the capabilities: the program's own rights decide
 	reset_signals();
+	fx_call(x, FX_UNFILTERED);
 	if (x->filter.len > 0)
 		TRY(FX_SECCOMP, 0, syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, &x->filter));
+	if (x->n_calls > 0) {
+		fx_call(x, FX_IN_PLACE);
+		return 0;
+	}
 	execve(x->path, x->argv, x->envp);
 	return fail(x, FX_EXECVE, 0);
 }
@@ -300,6 +306,8 @@ static int init(void *arg)
 	TRY(FX_USERNS, 0, clone_pidfd(program, x, 3, CLONE_NEWUSER, &x->program_pidfd));
 	if (x->step != FX_OK)
 		return 125;
+	if (x->n_calls > 0) // there is no program to wait for
+		return 0;
 	if (x->uid == 0)
 		TRY(FX_REAPER, 0, drop_privileges());
 	else

@@ -117,7 +117,7 @@ func (c *checker) prepare(filter []unix.SockFilter) {
 	for _, g := range c.cmd.Limits.Groups {
 		f.Groups = append(f.Groups, groupRead(sb, g))
 	}
-	sabotageCommand(&c.cmd)
+	sabotageCommand(c)
 	for _, kv := range c.cmd.Env {
 		name, _, _ := strings.Cut(kv, "=")
 		f.Env = append(f.Env, name)

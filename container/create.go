@@ -73,7 +73,7 @@ func (s *Store) Create(id string, plan *spec.Plan, owner *Owner) (_ *Sandbox, er
 // planned, and lets process 1 go once the state is on disk.
 func (sb *Sandbox) start(plan *spec.Plan, filter []unix.SockFilter, dir *os.Root, lock *os.File) error {
 	checks := sb.newChecker(plan)
-	plan = sabotagePlan(plan)
+	plan = sabotagePlan(sb, plan)
 	trees, err := openTrees(plan.Spec)
 	if err != nil {
 		return err

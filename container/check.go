@@ -73,6 +73,7 @@ func (c *checker) look(filter []unix.SockFilter) error {
 	c.prepare(filter)
 	c.cmd.Stdio = [3]*os.File{null, null, null}
 	var p probe
+	defer p.release()
 	p.plan(c)
 	cpu, err := c.start(&p.calls)
 	if err != nil {
@@ -97,6 +98,7 @@ func (c *checker) start(calls *forkexec.Calls) (time.Duration, error) {
 func (c *checker) prepare(filter []unix.SockFilter) {
 	sb, f := c.sb, &c.facts
 	c.cmd = sb.place(filter)
+	c.cmd.Dir = "/" // whether the program may enter its working directory is for it to find out
 	sb.limit(&c.cmd, sb.effective(Request{}), nil)
 	f.Canary = "SANDBOXRUN_" + rand.Text()
 	c.cmd.Env = sb.state.Launch.Environ(map[string]string{f.Canary: "1"}, nil)
@@ -115,7 +117,7 @@ func (c *checker) prepare(filter []unix.SockFilter) {
 		f.Limits = append(f.Limits, hooks.LimitRead{Name: "processors", Want: uint64(c.cmd.CPUs.Count()), Host: uint64(own.Count())})
 	}
 	for _, g := range c.cmd.Limits.Groups {
-		f.Groups = append(f.Groups, groupRead(sb, g))
+		f.Groups = append(f.Groups, groupRead(g))
 	}
 	sabotageCommand(c)
 	for _, kv := range c.cmd.Env {
@@ -126,7 +128,7 @@ func (c *checker) prepare(filter []unix.SockFilter) {
 
 // groupRead says by what it can be told that an exec is in its group. Where the kernel makes its control group namespace
 // in that group (version 2) its path is "/" inside.
-func groupRead(sb *Sandbox, g forkexec.Group) hooks.GroupRead {
+func groupRead(g forkexec.Group) hooks.GroupRead {
 	var names []string
 	for _, c := range []struct {
 		bit  int

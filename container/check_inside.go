@@ -7,6 +7,7 @@ import (
 	"math/bits"
 	"os"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -32,7 +33,6 @@ type probe struct {
 	refused    [][2]int
 	processes  text
 	fds        text
-	fdsOpened  int
 	kills      []int
 	own        int
 	forwards   []int
@@ -88,8 +88,12 @@ func (p *probe) plan(c *checker) {
 
 func (p *probe) done() bool {
 	_, err := p.calls.Result(p.last)
-	p.pin.Unpin()
 	return err == nil
+}
+
+func (p *probe) release() {
+	p.calls.Release()
+	p.pin.Unpin()
 }
 
 // err is what a call answered.
@@ -165,46 +169,49 @@ func (p *probe) lookAtPaths(c *checker) {
 	p.pin.Pin(&p.stats[0])
 	p.pin.Pin(&p.statfs[0])
 	for i, path := range c.subject.Paths {
-		out := c.facts.Paths[i].Outside
-		dir, regular := out.Dir(), out.Regular()
-		if path.Host == "" {
-			dir, regular = path.Dir, !path.Dir
-		}
-		q := pathCalls{-1, -1, -1, -1, -1}
-		q.stat = p.stat(path.Inside, i)
-		switch path.Kind {
-		case hooks.Secret, hooks.ProbePath, hooks.HiddenProc:
-			p.paths = append(p.paths, q)
-			continue
-		case hooks.Mask:
-			if dir || regular {
-				q.open = p.open(path.Inside, onlyRead, 0)
-			} else {
-				q.open = p.access(path.Inside, unix.R_OK)
-			}
-		case hooks.WritableGrant:
-			q.open, q.access = p.access(path.Inside, unix.R_OK), p.access(path.Inside, unix.W_OK)
-			if dir {
-				q.tmpfile = p.open(path.Inside, tmpfile, 0o600)
-			}
-		default:
-			q.open = p.access(path.Inside, unix.R_OK)
-			switch {
-			case dir:
-				q.access = p.open(path.Inside, tmpfile, 0o600)
-			case regular:
-				q.access = p.open(path.Inside, onlyWrite, 0)
-			default:
-				q.access = p.access(path.Inside, unix.W_OK)
-			}
-		}
-		q.statfs = p.calls.Add(forkexec.InPlace, unix.SYS_STATFS, path.Inside, uintptr(unsafe.Pointer(&p.statfs[i])))
-		p.paths = append(p.paths, q)
+		p.paths = append(p.paths, p.lookAt(i, path, c.facts.Paths[i].Outside))
 	}
 	for i, ns := range c.facts.Namespaces {
 		p.namespaces = append(p.namespaces, p.stat("/proc/self/ns/"+ns.Name, n+i))
 	}
 	p.proc = p.stat("/proc", len(p.stats)-1)
+}
+
+func (p *probe) lookAt(i int, path hooks.Path, outside hooks.Node) pathCalls {
+	dir, regular := outside.Dir(), outside.Regular()
+	if path.Host == "" {
+		dir, regular = path.Dir, !path.Dir
+	}
+	q := pathCalls{-1, -1, -1, -1, -1}
+	q.stat = p.stat(path.Inside, i)
+	switch path.Kind {
+	case hooks.Secret, hooks.ProbePath, hooks.HiddenProc:
+		return q
+	case hooks.Mask:
+		q.open = p.try(path.Inside, unix.R_OK, dir || regular, onlyRead)
+	case hooks.WritableGrant:
+		q.open, q.access = p.access(path.Inside, unix.R_OK), p.access(path.Inside, unix.W_OK)
+		if dir {
+			q.tmpfile = p.open(path.Inside, tmpfile, 0o600)
+		}
+	default:
+		q.open = p.access(path.Inside, unix.R_OK)
+		if dir {
+			q.access = p.open(path.Inside, tmpfile, 0o600)
+		} else {
+			q.access = p.try(path.Inside, unix.W_OK, regular, onlyWrite)
+		}
+	}
+	q.statfs = p.calls.Add(forkexec.InPlace, unix.SYS_STATFS, path.Inside, uintptr(unsafe.Pointer(&p.statfs[i])))
+	return q
+}
+
+// try opens what it does no harm to open, and asks about the rest.
+func (p *probe) try(name string, mode int, harmless bool, flags int) int {
+	if harmless {
+		return p.open(name, flags, 0)
+	}
+	return p.access(name, mode)
 }
 
 func (p *probe) stat(name string, at int) int {
@@ -393,17 +400,18 @@ func (p *probe) readLimits(f *hooks.Facts, cpu time.Duration) {
 	data, _ := p.content(p.group)
 	for i := range f.Groups {
 		g := &f.Groups[i]
-		g.Counted = cpu > 0
-		first, _, _ := strings.Cut(g.Controllers, ",")
-		for line := range strings.Lines(string(data)) {
-			if _, rest, _ := strings.Cut(line, ":"); rest != "" {
-				names, path, _ := strings.Cut(strings.TrimSpace(rest), ":")
-				for name := range strings.SplitSeq(names, ",") {
-					if name == first {
-						g.Got = path
-					}
-				}
-			}
+		controller, _, _ := strings.Cut(g.Controllers, ",")
+		g.Got, g.Counted = groupOf(string(data), controller), cpu > 0
+	}
+}
+
+// groupOf finds the path of a controller's group in /proc/self/cgroup.
+func groupOf(text, controller string) string {
+	for line := range strings.Lines(text) {
+		fields := strings.SplitN(strings.TrimSpace(line), ":", 3)
+		if len(fields) == 3 && slices.Contains(strings.Split(fields[1], ","), controller) {
+			return fields[2]
 		}
 	}
+	return ""
 }

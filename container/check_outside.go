@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/user"
 	"path/filepath"
+	"slices"
 	"strconv"
 
 	"golang.org/x/sys/unix"
@@ -85,16 +86,8 @@ func (c *checker) lookOutside() {
 		}
 	}
 	for i, p := range c.subject.Paths {
-		seen := &f.Paths[i]
-		if p.Host == "" {
-			continue
-		}
-		if !seen.Inside.Same(seen.Outside) && seen.Outside.Err == nil {
-			now := nodeOf(p.Host)
-			seen.Changed = !now.Same(seen.Outside)
-		}
-		if p.Kind != hooks.Secret && p.Kind != hooks.ProbePath {
-			seen.CanWrite = unix.Access(p.Host, unix.W_OK) == nil
+		if p.Host != "" && p.Kind != hooks.Secret && p.Kind != hooks.ProbePath {
+			compare(p.Host, &f.Paths[i])
 		}
 	}
 	for i := range f.Signalled {
@@ -110,10 +103,18 @@ func (c *checker) lookOutside() {
 	if f.Caller = e.UID == 0; f.Caller {
 		f.HostID = [2]uint32{uint32(os.Geteuid()), uint32(os.Getegid())}
 	}
-	f.MadeExtra = os.Geteuid() == 0
+	f.Privileged = os.Geteuid() == 0
 	for i := range c.targets {
 		c.targets[i].note(f)
 	}
+}
+
+// compare finds out whether a path that looks different inside has been replaced outside since we looked first.
+func compare(host string, seen *hooks.PathSeen) {
+	if seen.Outside.Err == nil && !seen.Inside.Same(seen.Outside) {
+		seen.Changed = !nodeOf(host).Same(seen.Outside)
+	}
+	seen.CanWrite = unix.Access(host, unix.W_OK) == nil
 }
 
 // target is a socket of the launcher's that waits, outside, for what must not come. It is there for the time of the
@@ -164,10 +165,8 @@ func (t *target) open(forwards []uint16) error {
 		}
 		port := portOf(name)
 		binary.BigEndian.PutUint16(t.address[2:], port)
-		for _, f := range forwards {
-			if f == port {
-				return fmt.Errorf("port %d is one that is forwarded", port)
-			}
+		if slices.Contains(forwards, port) {
+			return fmt.Errorf("port %d is one that is forwarded", port)
 		}
 	}
 	if t.kind == unix.SOCK_STREAM {

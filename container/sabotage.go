@@ -5,14 +5,13 @@ package container
 import (
 	"slices"
 
+	"github.com/opencontainers/runtime-spec/specs-go"
 	"golang.org/x/sys/unix"
 
 	"github.com/sandboxrun/sandboxrun/forkexec"
 	"github.com/sandboxrun/sandboxrun/hooks"
 	"github.com/sandboxrun/sandboxrun/rootfs"
 	"github.com/sandboxrun/sandboxrun/spec"
-
-	"github.com/opencontainers/runtime-spec/specs-go"
 )
 
 // sabotagePlan leaves a layer out of what is built. What is checked was decided before.

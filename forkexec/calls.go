@@ -71,6 +71,9 @@ func (c *Calls) pointer(arg *C.long, p unsafe.Pointer) {
 	*arg = C.long(uintptr(p))
 }
 
+// Release lets go of the memory that calls use. They must be released, made or not.
+func (c *Calls) Release() { c.pin.Unpin() }
+
 // ErrNotMade is the error of a call that was never made.
 var ErrNotMade = errors.New("the call was not made")
 
@@ -95,17 +98,16 @@ const CheckName = "e000000"
 func Check(c *Command, calls *Calls) (cpu time.Duration, err error) {
 	var m cmem
 	defer m.pin.Unpin()
-	defer calls.pin.Unpin()
 	x, done := c.layout(&m)
 	defer done()
 	x.stub, x.status, x.waiter = -1, -1, -1
 	if len(calls.texts) > 0 {
-		m.pin.Pin(&calls.texts[0])
+		calls.pin.Pin(&calls.texts[0])
 		for _, f := range calls.fix {
 			calls.list[f.call].arg[f.arg] = C.long(uintptr(unsafe.Pointer(&calls.texts[f.offset])))
 		}
 	}
-	m.pin.Pin(&calls.list[0])
+	calls.pin.Pin(&calls.list[0])
 	x.calls, x.n_calls = &calls.list[0], C.size_t(len(calls.list))
 	limits := c.Limits
 	limits.unnumbered = true

@@ -4,6 +4,7 @@ package hooks
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -29,17 +30,19 @@ type Result struct {
 // Check is a row of the table of checks.
 type Check struct {
 	Name     string `json:"name"`
-	Layer    string `json:"layer"`    // the wall that it leans on
-	Claim    string `json:"claim"`    // what must hold
-	Positive string `json:"positive"` // what must work inside, or the rest shows nothing
-	Negative string `json:"negative"` // what must fail inside
-	Control  string `json:"control"`  // what must be so outside
+	Layer    string `json:"layer"`              // the wall that it leans on
+	Claim    string `json:"claim"`              // what must hold
+	Positive string `json:"positive"`           // what must work inside, or the rest shows nothing
+	Negative string `json:"negative,omitempty"` // what must fail inside, or must be so
+	Control  string `json:"control,omitempty"`  // what must be so outside
 
 	judge func(*Subject, *Facts, *verdict)
 }
 
 // Checks is the table: all that is tried at each start, from where a program would run.
-func Checks() []Check {
+func Checks() []Check { return slices.Concat(networkChecks(), fileChecks(), processChecks()) }
+
+func networkChecks() []Check {
 	return []Check{
 		{
 			Name: "net_tcp_outside_blocked", Layer: "network namespace",
@@ -62,9 +65,13 @@ func Checks() []Check {
 		{
 			Name: "forwarded_ports_open", Layer: "relay",
 			Claim:    "each forwarded port answers",
-			Positive: "connect to it succeeds", Negative: "-",
-			Control: "-", judge: judgeForwards,
+			Positive: "connect to it succeeds", judge: judgeForwards,
 		},
+	}
+}
+
+func fileChecks() []Check {
+	return []Check{
 		{
 			Name: "secret_absent", Layer: "mounts",
 			Claim:    "no secret of the policy is there under any name that the view could have for it",
@@ -92,8 +99,8 @@ func Checks() []Check {
 		{
 			Name: "grants_readable", Layer: "mounts",
 			Claim:    "each grant is there: the host's very file or directory",
-			Positive: "it has the number of the host's, and can be read where its mode allows that", Negative: "-",
-			Control: "it exists on the host", judge: judgeGrants,
+			Positive: "it has the number of the host's, and can be read where its mode allows that",
+			Control:  "it exists on the host", judge: judgeGrants,
 		},
 		{
 			Name: "readonly_not_writable", Layer: "read-only mounts",
@@ -104,9 +111,14 @@ func Checks() []Check {
 		{
 			Name: "workspace_writable", Layer: "mounts",
 			Claim:    "the workspace and every other writable grant can be written",
-			Positive: "a file opens for writing; in a directory a nameless file can be made", Negative: "-",
-			Control: "the launcher may write it outside", judge: judgeWritable,
+			Positive: "in a directory a nameless file can be made; a file says that it may be written",
+			Control:  "the launcher may write it outside", judge: judgeWritable,
 		},
+	}
+}
+
+func processChecks() []Check {
+	return []Check{
 		{
 			Name: "no_capability", Layer: "capabilities",
 			Claim:    "no capability in any set, and no way back to one",

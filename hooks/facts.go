@@ -118,11 +118,11 @@ type Facts struct {
 	OwnLoopback        error // a port of the sandbox's own was reached: nil
 	Forwards           []Reach
 
-	Paths     []PathSeen // in the order of Subject.Paths
-	ProcDev   uint64     // the device of /proc inside
-	HostID    [2]uint32  // uid and gid of the program to the host
-	Caller    bool       // these are the launcher's own
-	MadeExtra bool       // the launcher has capabilities over files, which the program has not
+	Paths      []PathSeen // in the order of Subject.Paths
+	ProcDev    uint64     // the device of /proc inside
+	HostID     [2]uint32  // uid and gid of the program to the host
+	Caller     bool       // these are the launcher's own
+	Privileged bool       // the launcher has capabilities over files, which the program has not
 
 	StatusAtEntry, Status map[string]string // /proc/self/status
 	Securebits            int64

@@ -184,7 +184,7 @@ func judgeWritable(s *Subject, f *Facts, v *verdict) {
 			v.lack("%q: the launcher cannot write it outside either", p.Host)
 		case errors.Is(seen.Write, unix.EROFS), errors.Is(seen.Write, unix.ENOENT), errors.Is(seen.Write, unix.ENOTDIR):
 			v.fail("%q cannot be written: %v", p.Inside, seen.Write)
-		case errors.Is(seen.Write, unix.EACCES) && f.Caller && !f.MadeExtra:
+		case errors.Is(seen.Write, unix.EACCES) && f.Caller && !f.Privileged:
 			v.fail("%q cannot be written: %v", p.Inside, seen.Write)
 		default:
 			v.lack("%q: %v", p.Inside, seen.Write)

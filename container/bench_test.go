@@ -87,3 +87,29 @@ func BenchmarkExec(b *testing.B) {
 		group.Wait()
 	})
 }
+
+// BenchmarkChecks is what the checks add to each start.
+func BenchmarkChecks(b *testing.B) {
+	policy, err := spec.Load(spec.DefaultPolicy(b.TempDir()))
+	if err != nil {
+		b.Fatal(err)
+	}
+	host, err := Probe(spec.Limits{})
+	if err != nil {
+		b.Fatal(err)
+	}
+	plan, err := spec.Resolve(policy, host)
+	if err != nil {
+		b.Fatal(err)
+	}
+	sb := sandboxFor(b, policy)
+	filter, err := sb.loadFilter()
+	if err != nil {
+		b.Fatal(err)
+	}
+	for b.Loop() {
+		if _, err := sb.newChecker(plan).run(filter); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

@@ -69,9 +69,11 @@ func (s *Store) Create(id string, plan *spec.Plan, owner *Owner) (_ *Sandbox, er
 	return sb, nil
 }
 
-// start has libcontainer make the namespaces around process 1, builds what programs see in them, and lets process 1 go
-// once the state is on disk.
+// start has libcontainer make the namespaces around process 1, builds what programs see in them, proves that it is as
+// planned, and lets process 1 go once the state is on disk.
 func (sb *Sandbox) start(plan *spec.Plan, filter []unix.SockFilter, dir *os.Root, lock *os.File) error {
+	checks := sb.newChecker(plan)
+	plan = sabotagePlan(sb, plan)
 	trees, err := openTrees(plan.Spec)
 	if err != nil {
 		return err
@@ -102,11 +104,14 @@ func (sb *Sandbox) start(plan *spec.Plan, filter []unix.SockFilter, dir *os.Root
 	if err != nil {
 		return err
 	}
-	if err := sb.furnish(plan, filter, dir, trees); err != nil {
+	if err = sb.furnish(plan, trees); err == nil {
+		err = sb.prove(checks, filter, dir)
+	}
+	if err != nil {
 		relay.abandon()
 		return err
 	}
-	if err := relay.ready(); err != nil {
+	if err := relay.serve(); err != nil {
 		return err
 	}
 	if _, err := release.Write([]byte{1}); err != nil {
@@ -120,12 +125,17 @@ func (sb *Sandbox) start(plan *spec.Plan, filter []unix.SockFilter, dir *os.Root
 	return nil
 }
 
-// furnish builds what programs see, and writes down what execs need to know.
-func (sb *Sandbox) furnish(plan *spec.Plan, filter []unix.SockFilter, dir *os.Root, trees trees) error {
+// furnish builds what programs see.
+func (sb *Sandbox) furnish(plan *spec.Plan, trees trees) error {
 	if err := forkexec.Build(sb.init, sb.state.Launch.Namespaces, viewSteps(plan, trees)); err != nil {
 		return buildError(err)
 	}
-	if err := sb.rememberMasks(plan.View); err != nil {
+	return sb.rememberMasks(plan.View)
+}
+
+// prove checks that the sandbox is as it was planned, and only then writes down what execs need to know.
+func (sb *Sandbox) prove(checks *checker, filter []unix.SockFilter, dir *os.Root) (err error) {
+	if sb.state.Checks, err = checks.run(filter); err != nil {
 		return err
 	}
 	if err := sb.store.save(sb.state); err != nil {

@@ -150,11 +150,18 @@ func (sb *Sandbox) command(req Request, in inside) (forkexec.Command, error) {
 	if err != nil {
 		return forkexec.Command{}, err
 	}
+	cmd := sb.place(filter)
+	cmd.Path, cmd.Args, cmd.Env, cmd.Dir = program, req.Args, req.env, dir
+	return cmd, nil
+}
+
+// place is where every program of the sandbox runs.
+func (sb *Sandbox) place(filter []unix.SockFilter) forkexec.Command {
+	e := &sb.state.Launch
 	return forkexec.Command{
 		Target: sb.init, Namespaces: e.Namespaces, DropGroups: e.DropGroups, Mounts: slices.Clip(e.Mounts),
-		UID: e.UID, GID: e.GID, ShownUID: e.ShownUID, ShownGID: e.ShownGID,
-		Path: program, Args: req.Args, Env: req.env, Dir: dir, Umask: e.Umask, Filter: filter,
-	}, nil
+		UID: e.UID, GID: e.GID, ShownUID: e.ShownUID, ShownGID: e.ShownGID, Dir: e.Dir, Umask: e.Umask, Filter: filter,
+	}
 }
 
 func variable(env []string, name string) string {

@@ -145,15 +145,22 @@ const backstop = time.Second
 
 // launchIn starts an exec. Where its control group is version 2 the launcher must be near enough to it.
 func (sb *Sandbox) launchIn(cmd *forkexec.Command) (*forkexec.Process, error) {
-	for _, g := range cmd.Limits.Groups {
+	if err := reachGroups(cmd.Limits.Groups); err != nil {
+		return nil, err
+	}
+	return forkexec.Start(cmd)
+}
+
+func reachGroups(groups []forkexec.Group) error {
+	for _, g := range groups {
 		if !g.Unified {
 			continue
 		}
 		if err := reachCgroup(g.Dir); err != nil {
-			return nil, fail("limit_unenforceable", "run sandboxrun where the service manager of your user answers, as in a login session", "start exec: %w", err)
+			return fail("limit_unenforceable", "run sandboxrun where the service manager of your user answers, as in a login session", "start exec: %w", err)
 		}
 	}
-	return forkexec.Start(cmd)
+	return nil
 }
 
 // effective are the limits of one exec, which may ask for less than its sandbox has, and what holds those that no control

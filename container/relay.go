@@ -48,13 +48,16 @@ type relayOrder struct {
 	Listeners []relay.Listener
 }
 
-// relayProcess is a relay that is being started.
+// relayProcess is a relay that has been started and does not serve yet.
 type relayProcess struct {
-	cmd    *exec.Cmd
-	answer *os.File
+	cmd       *exec.Cmd
+	in        *os.File
+	answer    *os.File
+	order     []byte
+	listeners []*os.File
 }
 
-// startRelay makes the sockets inside and starts the process that holds them. ready waits for it.
+// startRelay makes the sockets inside and starts the process that will hold them, while the rest is built.
 func (sb *Sandbox) startRelay(plan *spec.Plan, dir *os.Root) (*relayProcess, error) {
 	if plan.Relay == nil {
 		return nil, nil
@@ -64,23 +67,22 @@ func (sb *Sandbox) startRelay(plan *spec.Plan, dir *os.Root) (*relayProcess, err
 	if err != nil {
 		return nil, err
 	}
-	defer closeAll(files)
-	lock, err := dir.OpenFile(relayLock, os.O_CREATE|os.O_EXCL|os.O_RDWR, 0o600)
-	if err != nil {
-		return nil, fail("state_unusable", diskHint, "start relay: %w", cause(err))
-	}
-	defer lock.Close()
-	if err := flock(lock, unix.LOCK_EX|unix.LOCK_NB); err != nil {
-		return nil, fmt.Errorf("start relay: %w", err)
-	}
-	pass := []*os.File{sb.dir, sb.init, lock}
+	r := &relayProcess{}
 	for i, d := range plan.Relay.Doors {
 		if files[i] != nil {
-			pass = append(pass, files[i])
+			r.listeners = append(r.listeners, files[i])
 			order.Listeners = append(order.Listeners, relay.Listener{Kind: d.Kind, Port: int(d.Listen.Port()), Target: d.Target})
 		}
 	}
-	return launchRelay(&order, pass)
+	r.order, err = json.Marshal(order)
+	if err == nil {
+		err = r.launch(sb, dir)
+	}
+	if err != nil {
+		closeAll(r.listeners)
+		return nil, err
+	}
+	return r, nil
 }
 
 // listen makes the doors' sockets. Where there is no IPv6 those on ::1 are left out: nothing inside can look for them.
@@ -107,41 +109,51 @@ func closeAll(files []*os.File) {
 	}
 }
 
-func launchRelay(order *relayOrder, pass []*os.File) (*relayProcess, error) {
-	data, err := json.Marshal(order)
+func (r *relayProcess) launch(sb *Sandbox, dir *os.Root) error {
+	lock, err := dir.OpenFile(relayLock, os.O_CREATE|os.O_EXCL|os.O_RDWR, 0o600)
 	if err != nil {
-		return nil, fmt.Errorf("start relay: %w", err)
+		return fail("state_unusable", diskHint, "start relay: %w", cause(err))
+	}
+	defer lock.Close()
+	if err := flock(lock, unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		return fmt.Errorf("start relay: %w", err)
 	}
 	// What the caller left open for us is not the relay's: a pipe's reader would wait for it.
 	if err := unix.CloseRange(3, math.MaxUint32, unix.CLOSE_RANGE_CLOEXEC); err != nil {
-		return nil, fmt.Errorf("start relay: %w", err)
+		return fmt.Errorf("start relay: %w", err)
 	}
-	cmd := exec.Command("/proc/self/exe", RelayCommand, order.ID)
-	cmd.Args[0], cmd.Dir, cmd.Env, cmd.ExtraFiles = "sandboxrun", "/", []string{}, pass
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
-	in, answer, err := startPiped(cmd)
-	if err != nil {
-		if e := noRoom("start relay", err); e != nil {
-			return nil, e
-		}
-		return nil, fail("sandbox_unavailable", "", "start relay: %w", err)
+	r.cmd = exec.Command("/proc/self/exe", RelayCommand, sb.state.ID)
+	r.cmd.Args[0], r.cmd.Dir, r.cmd.Env = "sandboxrun", "/", []string{}
+	r.cmd.ExtraFiles = append([]*os.File{sb.dir, sb.init, lock}, r.listeners...)
+	r.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	if r.in, r.answer, err = startPiped(r.cmd); err == nil {
+		return nil
 	}
-	_, _ = in.Write(data) // that it has ended is seen by ready
-	in.Close()
-	return &relayProcess{cmd, answer}, nil
+	if e := noRoom("start relay", err); e != nil {
+		return e
+	}
+	return fail("sandbox_unavailable", "", "start relay: %w", err)
 }
 
-// ready waits until the relay serves.
-func (r *relayProcess) ready() error {
+// serve lets the relay begin, and waits until it has. What the checks have connected meanwhile is none of its business.
+func (r *relayProcess) serve() error {
 	if r == nil {
 		return nil
 	}
+	for _, l := range r.listeners {
+		for {
+			fd, _, err := unix.Accept4(int(l.Fd()), unix.SOCK_CLOEXEC)
+			if err != nil {
+				break // nobody waits, or it is a UDP socket
+			}
+			unix.Close(fd)
+		}
+	}
+	_, _ = r.in.Write(r.order) // that it has ended is seen below
+	r.in.Close()
 	text, err := io.ReadAll(r.answer)
-	switch {
-	case err != nil:
-		r.abandon()
-		return fmt.Errorf("start relay: %w", err)
-	case string(text) == relayServes:
+	if err == nil && string(text) == relayServes {
+		closeAll(r.listeners)
 		go func() { _ = r.cmd.Wait() }() // so that it leaves no zombie with a caller that stays
 		return r.answer.Close()
 	}
@@ -154,11 +166,12 @@ func (r *relayProcess) ready() error {
 
 // abandon ends a relay that nobody needs any more.
 func (r *relayProcess) abandon() {
-	if r != nil {
-		_ = r.answer.Close()
-		_ = r.cmd.Process.Kill()
-		_ = r.cmd.Wait()
+	if r == nil {
+		return
 	}
+	closeAll(append([]*os.File{r.in, r.answer}, r.listeners...))
+	_ = r.cmd.Process.Kill()
+	_ = r.cmd.Wait()
 }
 
 // relayServes is what a relay answers once it serves; anything else says why it does not.

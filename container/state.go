@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/sandboxrun/sandboxrun/forkexec"
+	"github.com/sandboxrun/sandboxrun/hooks"
 	"github.com/sandboxrun/sandboxrun/spec"
 )
 
@@ -36,6 +37,7 @@ type State struct {
 	Limits   []spec.Limit    `json:"limits,omitempty"`
 	Weaker   []spec.Weakness `json:"weaker,omitempty"`
 	Warnings []string        `json:"warnings,omitempty"`
+	Checks   []hooks.Result  `json:"checks,omitempty"`
 	Launch   Launch          `json:"launch"`
 }
 
@@ -289,6 +291,7 @@ type Description struct {
 	Limits      []spec.Limit      `json:"limits,omitempty"`
 	Weaker      []spec.Weakness   `json:"weaker,omitempty"`
 	Warnings    []string          `json:"warnings,omitempty"`
+	Checks      []hooks.Result    `json:"checks,omitempty"` // of its isolation, at its start
 	Annotations map[string]string `json:"annotations,omitempty"`
 }
 
@@ -309,6 +312,7 @@ func (s *Store) Describe(id string) (*Description, error) {
 	if st, err := s.load(id); err == nil {
 		d.Relay = s.relayInfo(st)
 		d.Digest, d.Network, d.Limits, d.Weaker, d.Warnings = st.Digest, st.Network, st.Limits, st.Weaker, st.Warnings
+		d.Checks = st.Checks
 	}
 	return d, nil
 }

@@ -70,7 +70,7 @@ static int fail(struct fx_exec *x, enum fx_step step, size_t index)
 
 // No capability is left anywhere, nor can one come back: not by execve (bounding set, no_new_privs), not by being uid 0
 // (securebits).
-static int drop_privileges(void)
+static int drop_bounding(void)
 {
 	for (int c = 0; c <= LAST_CAPABILITY; c++)
 		if (prctl(PR_CAPBSET_DROP, c, 0, 0, 0) < 0) {
@@ -78,16 +78,22 @@ static int drop_privileges(void)
 				break;
 			return -1;
 		}
-	if (prctl(PR_SET_SECUREBITS, SECBIT_NOROOT | SECBIT_NOROOT_LOCKED | SECBIT_NO_SETUID_FIXUP |
-		  SECBIT_NO_SETUID_FIXUP_LOCKED | SECBIT_KEEP_CAPS_LOCKED | SECBIT_NO_CAP_AMBIENT_RAISE |
-		  SECBIT_NO_CAP_AMBIENT_RAISE_LOCKED, 0, 0, 0) < 0)
+	return 0;
+}
+
+#define SECUREBITS (SECBIT_NOROOT | SECBIT_NOROOT_LOCKED | SECBIT_NO_SETUID_FIXUP | SECBIT_NO_SETUID_FIXUP_LOCKED | \
+	SECBIT_KEEP_CAPS_LOCKED | SECBIT_NO_CAP_AMBIENT_RAISE | SECBIT_NO_CAP_AMBIENT_RAISE_LOCKED)
+
+static int drop_privileges(void)
+{
+	if (LAYER("bounding", drop_bounding()) < 0 || LAYER("securebits", prctl(PR_SET_SECUREBITS, SECUREBITS, 0, 0, 0)) < 0)
 		return -1;
 	struct __user_cap_header_struct h = {_LINUX_CAPABILITY_VERSION_3, 0};
 	struct __user_cap_data_struct none[2];
 	memset(none, 0, sizeof none);
-	if (syscall(SYS_capset, &h, none) < 0)
+	if (LAYER("capset", syscall(SYS_capset, &h, none)) < 0)
 		return -1;
-	return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+	return LAYER("no_new_privs", prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0));
 }
 
 // A relay begins with no privilege at all: here, where there is one thread yet, so that all that Go starts have none
@@ -118,7 +124,7 @@ static int set_stdio(const int want[3])
 	for (int i = 0; i < 3; i++)
 		if (dup2(away[i], i) < 0)
 			return -1;
-	return (int)syscall(SYS_close_range, 3, ~0u, 0);
+	return (int)LAYER("descriptors", syscall(SYS_close_range, 3, ~0u, 0));
 }
 
 // The caller's ignored signals and its mask must not reach the program (DOMjudge/domjudge#3669).
@@ -163,6 +169,7 @@ static int set_affinity(const unsigned long *cpus)
 static int program(void *arg)
 {
 	struct fx_exec *x = arg;
+	fx_call(x, FX_AT_ENTRY);
 	// setgroups must be off before an unprivileged process may map its gid, and so stays off for the program.
 	TRY(FX_MAP, 0, write_file("/proc/self/setgroups", "deny"));
 	TRY(FX_MAP, 0, write_file("/proc/self/uid_map", x->uid_map));
@@ -180,8 +187,13 @@ static int program(void *arg)
 	TRY(FX_PRIVILEGE, 0, drop_privileges());
 	TRY(FX_DIR, 0, chdir(x->dir)); // after the capabilities: the program's own rights decide
 	reset_signals();
+	fx_call(x, FX_UNFILTERED);
 	if (x->filter.len > 0)
 		TRY(FX_SECCOMP, 0, syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, &x->filter));
+	if (x->n_calls > 0) {
+		fx_call(x, FX_IN_PLACE);
+		return 0;
+	}
 	execve(x->path, x->argv, x->envp);
 	return fail(x, FX_EXECVE, 0);
 }
@@ -322,6 +334,8 @@ static int init(void *arg)
 	TRY(FX_USERNS, 0, clone_pidfd(program, x, 3, CLONE_NEWUSER, &x->program_pidfd));
 	if (x->step != FX_OK)
 		return 125;
+	if (x->n_calls > 0) // there is no program to wait for
+		return 0;
 	if (x->uid == 0)
 		TRY(FX_REAPER, 0, drop_privileges());
 	else
@@ -333,7 +347,8 @@ static int member(void *arg)
 {
 	struct fx_exec *x = arg;
 	// In a control group namespace of its own the program does not see what its group is called.
-	int flags = CLONE_PARENT | CLONE_FILES | CLONE_NEWPID | CLONE_NEWNS | CLONE_NEWIPC | CLONE_NEWCGROUP;
+	int flags = CLONE_PARENT | CLONE_FILES | LAYER("pid", CLONE_NEWPID) | LAYER("mnt", CLONE_NEWNS) |
+		    LAYER("ipc", CLONE_NEWIPC) | LAYER("cgroup", CLONE_NEWCGROUP);
 	int group = unified_group(x->limits);
 	if (group < 0)
 		TRY(FX_NAMESPACES, 0, clone_pidfd(init, x, 2, flags, &x->reaper_pidfd));

@@ -244,7 +244,7 @@ func (c *Command) stepError(x *C.struct_fx_exec) *StepError {
 	case x.step == C.FX_MOUNT && i < len(c.Mounts):
 		e.Detail = fmt.Sprintf("%q on %q", c.Mounts[i].Source, c.Mounts[i].Target)
 	case x.step == C.FX_RLIMIT && i < len(c.Rlimits):
-		e.Detail = rlimitName(c.Rlimits[i].Resource)
+		e.Detail = RlimitName(c.Rlimits[i].Resource)
 	case x.step == C.FX_EXECVE:
 		e.Detail = fmt.Sprintf("%q", c.Path)
 	case x.step == C.FX_DIR:
@@ -253,7 +253,8 @@ func (c *Command) stepError(x *C.struct_fx_exec) *StepError {
 	return e
 }
 
-func rlimitName(resource int) string {
+// RlimitName is what a resource limit is called, such as "RLIMIT_NOFILE".
+func RlimitName(resource int) string {
 	names := map[int]string{
 		unix.RLIMIT_CPU: "RLIMIT_CPU", unix.RLIMIT_FSIZE: "RLIMIT_FSIZE", unix.RLIMIT_NOFILE: "RLIMIT_NOFILE",
 		unix.RLIMIT_NPROC: "RLIMIT_NPROC",

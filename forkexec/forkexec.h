@@ -54,6 +54,7 @@ struct fx_limits {
 	struct fx_cgroup cgroups[FX_CGROUPS];
 	size_t n_cgroups;
 	int state;              // the sandbox's directory
+	int check;              // no program is executed: it runs as every exec but takes no number, and is called number 0
 
 	uint64_t number;        // of this exec
 	uint64_t nproc;         // RLIMIT_NPROC of the sandbox's user namespace, 0 if that is not how processes are limited
@@ -74,6 +75,22 @@ int64_t fx_limits_written(struct fx_limits *l);
 void fx_limits_close(struct fx_limits *l);
 int64_t fx_now_us(void);
 int fx_exec_name(const struct fx_limits *l, char *buf, size_t size);
+
+// When a call of a check is made.
+enum fx_stage {
+	FX_AT_ENTRY,   // first of all, in the program's user namespace with every capability there
+	FX_UNFILTERED, // last before the seccomp filter
+	FX_IN_PLACE,   // where the program would run
+};
+
+// A system call that is made in the program's place to see what comes of it. calls.go fills these in.
+struct fx_call {
+	long number, arg[6];
+	int stage;
+	int from;               // the call whose result is the first argument, or -1
+	volatile long result;   // -1 where it failed, with err
+	volatile int err, done;
+};
 
 struct fx_exec {
 	int target;             // pidfd of the sandbox's process 1
@@ -99,6 +116,8 @@ struct fx_exec {
 	int waiter;             // a pidfd whose end ends the exec, or -1
 	int status;             // where the reaper writes struct fx_status
 	char *stacks;           // FX_STACKS bytes
+	struct fx_call *calls;  // made instead of executing the program, if there are any
+	size_t n_calls;
 
 	// Results. The children share our memory until they exec, so that no pipe is needed to hear of their failures.
 	volatile int step, err;
@@ -118,6 +137,7 @@ struct fx_status { // what the reaper reports, in host byte order
 };
 
 void fx_start(struct fx_exec *x);
+void fx_call(const struct fx_exec *x, int stage);
 
 #define FX_LAUNCH_MAGIC 0x32786273u // "sbx2": the form of the launch file; see launch.go and client.c
 

@@ -148,12 +148,12 @@ static int count(struct fx_limits *l, int change)
 			goto out;
 	if (pread(fd, &c, sizeof c, 0) < 0)
 		goto out;
-	c.last += change > 0;
+	c.last += change > 0 && !l->check;
 	c.running += c.running > 0 || change > 0 ? (uint64_t)change : 0;
 	if (pwrite(fd, &c, sizeof c, 0) != sizeof c)
 		goto out;
 	if (change > 0)
-		l->number = c.last;
+		l->number = l->check ? 0 : c.last;
 	result = 0;
 	if (l->sandbox_pids > 0 && g) {
 		char path[FX_GROUP_PATH];

@@ -51,6 +51,8 @@ type Limits struct {
 	// Check is asked about limits that are held elsewhere; it says when to ask again. It is told how many bytes the exec
 	// has written to disks. May be nil.
 	Check func(written int64) (exceeded bool, again time.Duration)
+
+	unnumbered bool // it is a check, and takes no number
 }
 
 // MaxCPUs is how many processors are told apart.
@@ -105,7 +107,7 @@ func openLimits(l *Limits) (*limits, error) {
 	c.memory, c.pids, c.sandbox_pids = C.int64_t(l.Memory), C.int64_t(l.Pids), C.int64_t(l.SandboxPids)
 	c.watched = C.uint(l.watched())
 	c.nproc = C.uint64_t(number(l.Nproc))
-	c.cpus, c.state = C.uint(l.CPUs), -1
+	c.cpus, c.state, c.check = C.uint(l.CPUs), -1, C.int(number(l.unnumbered))
 	if l.State != nil {
 		c.state = C.int(l.State.Fd())
 	}

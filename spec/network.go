@@ -134,6 +134,21 @@ func (r *Relay) proxy(n *netpolicy.Policy, forwards []forward, plan *Plan) {
 	lead(&plan.Exec, port, hasConnector(plan.View))
 }
 
+// ports are those that answer on the sandbox's 127.0.0.1.
+func (r *Relay) ports() []uint16 {
+	var list []uint16
+	if r == nil {
+		return list
+	}
+	for _, d := range r.Doors {
+		a := d.Listen.Addr()
+		if d.Kind != DoorDNS && (a == loopback() || a == netip.IPv4Unspecified()) && !slices.Contains(list, d.Listen.Port()) {
+			list = append(list, d.Listen.Port())
+		}
+	}
+	return list
+}
+
 func (r *Relay) door(kind string, a netip.Addr, port int) {
 	r.Doors = append(r.Doors, Door{Kind: kind, Listen: netip.AddrPortFrom(a, uint16(port))})
 }

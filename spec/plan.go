@@ -3,6 +3,7 @@ package spec
 import (
 	"github.com/opencontainers/runtime-spec/specs-go"
 
+	"github.com/sandboxrun/sandboxrun/hooks"
 	"github.com/sandboxrun/sandboxrun/rootfs"
 )
 
@@ -19,6 +20,8 @@ type Plan struct {
 	Limits       []Limit      `json:"limits,omitempty"`
 	Cgroups      Cgroups      `json:"cgroups,omitzero"` // those that hold some of them
 	Nproc        bool         `json:"nproc,omitempty"`  // as in Host
+	// Checks is what has to be proven of the sandbox before its first program.
+	Checks hooks.Subject `json:"-"`
 	// Weaker lists the protections that were asked for and cannot be had here.
 	Weaker []Weakness `json:"weaker,omitempty"`
 	// Warnings are for the user to see at the start.

@@ -50,6 +50,7 @@ func Resolve(p *Policy, h *Host) (*Plan, error) {
 		return nil, err
 	}
 	plan.Spec = ociSpec(plan, h, ids)
+	plan.Checks = checks(p, h.Tree, plan)
 	return plan, nil
 }
 

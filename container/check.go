@@ -1,0 +1,149 @@
+package container
+
+import (
+	"crypto/rand"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/sandboxrun/sandboxrun/forkexec"
+	"github.com/sandboxrun/sandboxrun/hooks"
+	"github.com/sandboxrun/sandboxrun/spec"
+)
+
+// CodeCheck is the code of a sandbox that is not as isolated as it was planned.
+const CodeCheck = "isolation_check_failed"
+
+// checker tries what package hooks says, once for one sandbox. Three places are compared: outside, which is here; the
+// place of a program inside; and that same process before the walls were up.
+type checker struct {
+	sb      *Sandbox
+	subject hooks.Subject
+	facts   hooks.Facts
+	targets []target // that listen outside
+	cmd     forkexec.Command
+}
+
+// newChecker looks at the host before anything of the sandbox is mounted.
+func (sb *Sandbox) newChecker(plan *spec.Plan) *checker {
+	c := &checker{sb: sb, subject: plan.Checks}
+	c.subject.Paths = append(slices.Clip(c.subject.Paths), sb.probePaths(plan)...)
+	c.facts.Paths = make([]hooks.PathSeen, len(c.subject.Paths))
+	for i, p := range c.subject.Paths {
+		if p.Host != "" {
+			c.facts.Paths[i].Outside = nodeOf(p.Host)
+		}
+	}
+	c.facts.Namespaces = hostNamespaces(c.subject.Network)
+	return c
+}
+
+// run proves the sandbox's isolation. The error, an *Error, says what is broken.
+func (c *checker) run(filter []unix.SockFilter) ([]hooks.Result, error) {
+	if err := c.look(filter); err != nil {
+		return nil, err
+	}
+	results := hooks.Judge(&c.subject, &c.facts)
+	if broken := hooks.BrokenOf(results); len(broken) > 0 {
+		said := make([]string, len(broken))
+		for i, b := range broken {
+			said[i] = b.Name + ": " + b.Detail
+		}
+		return results, fail(CodeCheck, "nothing was run; the table of checks: docs/security.md",
+			"the sandbox is not as isolated as planned: %s", strings.Join(said, "; "))
+	}
+	return results, nil
+}
+
+func (c *checker) look(filter []unix.SockFilter) error {
+	null, err := os.OpenFile("/dev/null", os.O_RDWR, 0)
+	if err != nil {
+		return fmt.Errorf("check sandbox: %w", err)
+	}
+	defer null.Close()
+	if c.subject.Network {
+		c.listen()
+		defer c.closeTargets()
+	}
+	c.prepare(filter)
+	c.cmd.Stdio = [3]*os.File{null, null, null}
+	var p probe
+	defer p.release()
+	p.plan(c)
+	cpu, err := c.start(&p.calls)
+	if err != nil {
+		return c.sb.explain(err, Request{Args: []string{"check"}})
+	}
+	if !p.done() {
+		return fail(CodeCheck, "", "the checks of the sandbox were ended before they were done")
+	}
+	p.read(c, cpu)
+	c.lookOutside()
+	return nil
+}
+
+func (c *checker) start(calls *forkexec.Calls) (time.Duration, error) {
+	if err := reachGroups(c.cmd.Limits.Groups); err != nil {
+		return 0, err
+	}
+	return forkexec.Check(&c.cmd, calls)
+}
+
+// prepare makes the command of a program of this sandbox, and notes what of it can be read back.
+func (c *checker) prepare(filter []unix.SockFilter) {
+	sb, f := c.sb, &c.facts
+	c.cmd = sb.place(filter)
+	c.cmd.Dir = "/" // whether the program may enter its working directory is for it to find out
+	sb.limit(&c.cmd, sb.effective(Request{}), nil)
+	f.Canary = "SANDBOXRUN_" + rand.Text()
+	c.cmd.Env = sb.state.Launch.Environ(map[string]string{f.Canary: "1"}, nil)
+	for _, r := range c.cmd.Rlimits {
+		l := hooks.LimitRead{Name: forkexec.RlimitName(r.Resource), Want: r.Max}
+		var own unix.Rlimit
+		if unix.Getrlimit(r.Resource, &own) == nil {
+			l.Host = own.Max
+			l.Want = min(l.Want, own.Max)
+		}
+		f.Limits = append(f.Limits, l)
+	}
+	if c.cmd.CPUs != nil {
+		var own unix.CPUSet
+		_ = unix.SchedGetaffinity(0, &own)
+		f.Limits = append(f.Limits, hooks.LimitRead{Name: "processors", Want: uint64(c.cmd.CPUs.Count()), Host: uint64(own.Count())})
+	}
+	for _, g := range c.cmd.Limits.Groups {
+		f.Groups = append(f.Groups, groupRead(g))
+	}
+	sabotageCommand(c)
+	for _, kv := range c.cmd.Env {
+		name, _, _ := strings.Cut(kv, "=")
+		f.Env = append(f.Env, name)
+	}
+}
+
+// groupRead says by what it can be told that an exec is in its group. Where the kernel makes its control group namespace
+// in that group (version 2) its path is "/" inside.
+func groupRead(g forkexec.Group) hooks.GroupRead {
+	var names []string
+	for _, c := range []struct {
+		bit  int
+		name string
+	}{{forkexec.GroupMemory, "memory"}, {forkexec.GroupPids, "pids"}, {forkexec.GroupCPU, "cpu"}, {forkexec.GroupCPUAcct, "cpuacct"}} {
+		if g.Controllers&c.bit != 0 {
+			names = append(names, c.name)
+		}
+	}
+	r := hooks.GroupRead{Controllers: strings.Join(names, ",")}
+	if !g.Unified {
+		r.Want = "/" + filepath.Base(g.Dir)
+		if g.Controllers != forkexec.GroupCPU { // that of cpu alone is the sandbox's: groups.c
+			r.Want += "/" + forkexec.CheckName
+		}
+	}
+	return r
+}

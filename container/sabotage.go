@@ -1,0 +1,93 @@
+//go:build sabotage
+
+package container
+
+import (
+	"slices"
+
+	"github.com/opencontainers/runtime-spec/specs-go"
+	"golang.org/x/sys/unix"
+
+	"github.com/sandboxrun/sandboxrun/forkexec"
+	"github.com/sandboxrun/sandboxrun/hooks"
+	"github.com/sandboxrun/sandboxrun/rootfs"
+	"github.com/sandboxrun/sandboxrun/spec"
+)
+
+// sabotagePlan leaves a layer out of what is built. What is checked was decided before.
+func sabotagePlan(sb *Sandbox, plan *spec.Plan) *spec.Plan {
+	broken, view, oci := *plan, *plan.View, *plan.Spec
+	broken.View, broken.Spec = &view, &oci
+	view.Mounts, oci.Mounts = slices.Clone(view.Mounts), slices.Clone(oci.Mounts)
+	first := func(kind hooks.PathKind) string {
+		at := slices.IndexFunc(plan.Checks.Paths, func(p hooks.Path) bool { return p.Kind == kind && p.Host != "" })
+		if at < 0 {
+			panic("sabotage: the policy has no such path")
+		}
+		return plan.Checks.Paths[at].Inside
+	}
+	at := func(target string) *specs.Mount {
+		i := slices.IndexFunc(oci.Mounts, func(m specs.Mount) bool { return m.Destination == target })
+		return &oci.Mounts[i]
+	}
+	drop := func(target string) {
+		oci.Mounts = slices.DeleteFunc(oci.Mounts, func(m specs.Mount) bool { return m.Destination == target })
+	}
+	show := func(host string) {
+		view.Mounts = append(view.Mounts, rootfs.Mount{Kind: rootfs.MountBind, Source: host, Target: host})
+		oci.Mounts = append(oci.Mounts, specs.Mount{Destination: host, Type: "bind", Source: host, Options: []string{"bind", "ro"}})
+	}
+	switch {
+	case forkexec.Without("secret"):
+		show(first(hooks.Secret))
+	case forkexec.Without("probe path"):
+		show("/etc/shadow")
+	case forkexec.Without("mask"):
+		target := first(hooks.Mask)
+		drop(target)
+		view.Masked = slices.DeleteFunc(slices.Clone(view.Masked), func(d rootfs.Denied) bool { return d.Inside == target })
+	case forkexec.Without("grant"):
+		drop(first(hooks.ReadOnlyGrant))
+	case forkexec.Without("read-only"):
+		m := at(first(hooks.ReadOnlyGrant))
+		m.Options = slices.DeleteFunc(slices.Clone(m.Options), func(o string) bool { return o == "ro" || o == "rro" })
+	case forkexec.Without("writable"):
+		m := at(first(hooks.WritableGrant))
+		m.Options = append(slices.Clone(m.Options), "ro", "rro")
+	case forkexec.Without("relay"):
+		r := *plan.Relay
+		r.Doors = r.Doors[1:]
+		broken.Relay = &r
+	case forkexec.Without("environment"):
+		sb.state.Launch.EnvAllow = []string{"*"}
+	}
+	return &broken
+}
+
+// sabotageCommand leaves a layer out of how programs are started.
+func sabotageCommand(c *checker) {
+	cmd := &c.cmd
+	drop := func(which func(forkexec.Mount) bool) { cmd.Mounts = slices.DeleteFunc(slices.Clone(cmd.Mounts), which) }
+	switch {
+	case forkexec.Without("network"):
+		cmd.Namespaces &^= unix.CLONE_NEWNET
+	case forkexec.Without("uts"):
+		cmd.Namespaces &^= unix.CLONE_NEWUTS
+	case forkexec.Without("proc"):
+		drop(func(m forkexec.Mount) bool { return m.Type == "proc" })
+	case forkexec.Without("proc masks"):
+		drop(func(m forkexec.Mount) bool { return m.Source == "/dev/null" || m.Type == "tmpfs" })
+	case forkexec.Without("proc read-only"):
+		drop(func(m forkexec.Mount) bool { return m.Target == "/proc/sys" })
+	case forkexec.Without("filter"), forkexec.Without("no_new_privs"): // without that none can be loaded
+		cmd.Filter = nil
+	case forkexec.Without("rules"):
+		cmd.Filter = []unix.SockFilter{{Code: unix.BPF_RET | unix.BPF_K, K: unix.SECCOMP_RET_ALLOW}}
+	case forkexec.Without("rlimits"):
+		cmd.Rlimits = nil
+	case forkexec.Without("processors"):
+		cmd.CPUs = nil
+	case forkexec.Without("control groups"):
+		cmd.Limits.Groups = nil
+	}
+}

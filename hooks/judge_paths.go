@@ -1,0 +1,196 @@
+package hooks
+
+import (
+	"errors"
+	"fmt"
+
+	"golang.org/x/sys/unix"
+)
+
+func (s *Subject) each(f *Facts, call func(Path, PathSeen), kinds ...PathKind) {
+	for i, p := range s.Paths {
+		for _, k := range kinds {
+			if p.Kind == k {
+				call(p, f.Paths[i])
+			}
+		}
+	}
+}
+
+func judgeSecrets(s *Subject, f *Facts, v *verdict) { judgeAbsent(s, f, v, Secret) }
+
+func judgeProbes(s *Subject, f *Facts, v *verdict) { judgeAbsent(s, f, v, ProbePath) }
+
+// judgeAbsent looks at what must not be there. Another file of the same name is no harm: the sandbox has a home too.
+func judgeAbsent(s *Subject, f *Facts, v *verdict, kind PathKind) {
+	there, all := 0, 0
+	s.each(f, func(p Path, seen PathSeen) {
+		all++
+		if seen.Outside.Err == nil {
+			there++
+		}
+		switch {
+		case seen.Outside.Err != nil:
+			v.lack("%q does not exist outside: %v", p.Host, seen.Outside.Err)
+		case seen.Inside.Same(seen.Outside):
+			v.fail("%q is there as %q", p.Host, p.Inside)
+		case seen.Inside.Err == nil, isAbsence(seen.Inside.Err):
+			v.hold()
+		default:
+			v.lack("%q: %v", p.Inside, seen.Inside.Err)
+		}
+	}, kind)
+	v.control = fmt.Sprintf("%d of %d exist outside", there, all)
+	if all == 0 {
+		v.control = ""
+	}
+}
+
+func isAbsence(err error) bool {
+	return errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENOTDIR) || errors.Is(err, unix.EACCES) || errors.Is(err, unix.ELOOP)
+}
+
+func judgeMasks(s *Subject, f *Facts, v *verdict) {
+	there, all := 0, 0
+	s.each(f, func(p Path, seen PathSeen) {
+		all++
+		if seen.Outside.Err == nil {
+			there++
+		}
+		switch {
+		case seen.Inside.Same(seen.Outside):
+			v.fail("%q shows the host's file", p.Inside)
+		case seen.Inside.Err == nil && seen.Open == nil:
+			v.fail("%q can be opened", p.Inside)
+		case p.Host == "" || seen.Outside.Err != nil:
+			v.lack("%q: what it hides cannot be seen outside either: %v", p.Inside, seen.Outside.Err)
+		case seen.Inside.Err != nil:
+			v.lack("%q: there is no mask: %v", p.Inside, seen.Inside.Err)
+		case !errors.Is(seen.Open, unix.EACCES):
+			v.lack("%q: %v", p.Inside, seen.Open)
+		default:
+			v.hold()
+		}
+	}, Mask)
+	if all > 0 {
+		v.control = fmt.Sprintf("%d of %d exist outside", there, all)
+	}
+}
+
+func judgeProc(s *Subject, f *Facts, v *verdict) {
+	null := unix.Mkdev(1, 3)
+	s.each(f, func(p Path, seen PathSeen) {
+		in := seen.Inside
+		switch {
+		case seen.Outside.Err != nil:
+			v.lack("%q does not exist outside: %v", p.Inside, seen.Outside.Err)
+		case in.Err != nil:
+			v.lack("%q: %v", p.Inside, in.Err)
+		case in.Dir() && in.Dev == f.ProcDev:
+			v.fail("%q is not covered", p.Inside)
+		case !in.Dir() && (in.Mode&unix.S_IFMT != unix.S_IFCHR || in.Rdev != null):
+			v.fail("%q is not covered", p.Inside)
+		default:
+			v.hold()
+		}
+	}, HiddenProc)
+	v.control = "they are in the host's /proc"
+}
+
+func judgeGrants(s *Subject, f *Facts, v *verdict) {
+	s.each(f, func(p Path, seen PathSeen) {
+		in := seen.Inside
+		switch {
+		case in.Err != nil && seen.Changed:
+			v.lack("%q was replaced outside meanwhile", p.Host)
+		case errors.Is(in.Err, unix.EACCES):
+			v.lack("%q: the mode of a directory above it keeps the program out", p.Inside)
+		case in.Err != nil:
+			v.fail("%q is not there: %v", p.Inside, in.Err)
+		case p.Host == "": // a tmpfs: that it can be looked at is all there is to see
+			v.hold()
+		case seen.Outside.Err != nil:
+			v.lack("%q cannot be seen outside: %v", p.Host, seen.Outside.Err)
+		case !in.Same(seen.Outside) && seen.Changed:
+			v.lack("%q was replaced outside meanwhile", p.Host)
+		case !in.Same(seen.Outside):
+			v.fail("%q is not the host's %q", p.Inside, p.Host)
+		default:
+			judgeRead(p, seen, f, v)
+		}
+	}, ReadOnlyGrant, WritableGrant)
+	if s.Omitted > 0 {
+		v.lack("%d more grants than are looked at", s.Omitted)
+	}
+	v.control = "the same numbers outside"
+}
+
+// judgeRead holds a grant to its mode: the mode may keep the program out as it would outside.
+func judgeRead(p Path, seen PathSeen, f *Facts, v *verdict) {
+	switch {
+	case seen.Open == nil:
+		v.hold()
+	case mayRead(seen.Outside, f):
+		v.fail("%q cannot be read: %v", p.Inside, seen.Open)
+	default: // it is shown, and its mode says that this program may not read it
+		v.hold()
+	}
+}
+
+// mayRead is for modes that leave no doubt, whatever the program's groups and the file's lists of access are.
+func mayRead(n Node, f *Facts) bool {
+	const owner, all = 0o400, 0o444
+	return n.Mode&all == all || n.UID == f.HostID[0] && n.Mode&owner != 0
+}
+
+func judgeReadOnly(s *Subject, f *Facts, v *verdict) {
+	writable, all := 0, 0
+	s.each(f, func(p Path, seen PathSeen) {
+		if p.Kind == Mask && seen.Outside.Err != nil {
+			return // there is nothing to mask
+		}
+		all++
+		if seen.CanWrite {
+			writable++
+		}
+		in := seen.Inside
+		switch {
+		case in.Err != nil:
+			v.lack("%q is not there: %v", p.Inside, in.Err)
+		case !in.ReadOnly:
+			v.fail("%q is on a mount that can be written", p.Inside)
+		case p.Kind != Mask && seen.Write == nil:
+			v.fail("%q could be written", p.Inside)
+		default:
+			v.hold()
+		}
+	}, ReadOnlyGrant, ReadOnlyOwn, ReadOnlyProc, Mask)
+	if s.Omitted > 0 {
+		v.lack("%d more grants than are looked at", s.Omitted)
+	}
+	v.control = fmt.Sprintf("the launcher can write %d of %d", writable, all)
+}
+
+func judgeWritable(s *Subject, f *Facts, v *verdict) {
+	all := 0
+	s.each(f, func(p Path, seen PathSeen) {
+		all++
+		switch {
+		case seen.Write == nil:
+			v.hold()
+		case seen.Changed:
+			v.lack("%q was replaced outside meanwhile", p.Host)
+		case p.Host != "" && !seen.CanWrite:
+			v.lack("%q: the launcher cannot write it outside either", p.Host)
+		case errors.Is(seen.Write, unix.EROFS), errors.Is(seen.Write, unix.ENOENT), errors.Is(seen.Write, unix.ENOTDIR):
+			v.fail("%q cannot be written: %v", p.Inside, seen.Write)
+		case errors.Is(seen.Write, unix.EACCES) && f.Caller && !f.Privileged:
+			v.fail("%q cannot be written: %v", p.Inside, seen.Write)
+		default:
+			v.lack("%q: %v", p.Inside, seen.Write)
+		}
+	}, WritableGrant)
+	if all > 0 {
+		v.control = "the launcher may write them"
+	}
+}

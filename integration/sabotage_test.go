@@ -1,0 +1,165 @@
+package integration
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/sandboxrun/sandboxrun/container"
+	"github.com/sandboxrun/sandboxrun/hooks"
+	"github.com/sandboxrun/sandboxrun/spec"
+)
+
+// sabotage leaves one layer out, in a build that can do so, and says which checks have to notice.
+type sabotage struct {
+	layer   string
+	notices []string // each of these must, and no other may
+	limit   string   // the layer is there only where this limit
+	by      []string // is held by one of these
+}
+
+func sabotages() []sabotage {
+	network := []string{"net_tcp_outside_blocked", "net_udp_outside_blocked", "net_abstract_outside_blocked", "forwarded_ports_open", "namespaces_own"}
+	return []sabotage{
+		{layer: "network", notices: network},
+		{layer: "relay", notices: []string{"forwarded_ports_open"}},
+		{layer: "secret", notices: []string{"secret_absent"}},
+		{layer: "probe path", notices: []string{"probe_paths_absent"}},
+		{layer: "mask", notices: []string{"deny_unreadable"}},
+		{layer: "grant", notices: []string{"grants_readable"}},
+		{layer: "read-only", notices: []string{"readonly_not_writable"}},
+		{layer: "writable", notices: []string{"workspace_writable"}},
+		{layer: "bounding", notices: []string{"no_capability"}},
+		{layer: "securebits", notices: []string{"no_capability"}},
+		{layer: "capset", notices: []string{"deny_unreadable", "no_capability"}},
+		{layer: "no_new_privs", notices: []string{"no_new_privs", "seccomp_filter", "refused_calls"}},
+		{layer: "filter", notices: []string{"seccomp_filter", "refused_calls"}},
+		{layer: "rules", notices: []string{"refused_calls"}},
+		{layer: "uts", notices: []string{"namespaces_own"}},
+		{layer: "mnt", notices: []string{"namespaces_own"}},
+		{layer: "ipc", notices: []string{"namespaces_own"}},
+		{layer: "cgroup", notices: []string{"namespaces_own"}},
+		{layer: "pid", notices: []string{"namespaces_own", "host_processes_hidden"}},
+		{layer: "proc", notices: []string{"host_processes_hidden"}},
+		{layer: "proc masks", notices: []string{"proc_hidden"}},
+		{layer: "proc read-only", notices: []string{"readonly_not_writable"}},
+		{layer: "descriptors", notices: []string{"descriptors"}},
+		{layer: "environment", notices: []string{"environment"}},
+		{layer: "rlimits", notices: []string{"limits_read_back"}},
+		{layer: "control groups", notices: []string{"limits_read_back"}, limit: "memory", by: []string{spec.ByCgroup1}},
+		{layer: "processors", notices: []string{"limits_read_back"}, limit: "cpus", by: []string{spec.ByAffinity}},
+	}
+}
+
+// sabotaged is a build that leaves a layer out where SANDBOXRUN_SABOTAGE says so.
+var sabotaged = sync.OnceValues(func() (string, error) {
+	path := filepath.Join(w.shared, "sandboxrun-sabotage")
+	if _, err := os.Stat(path); err == nil { // the process that started this one has built it
+		return path, nil
+	}
+	cmd := exec.Command("go", "build", "-tags", "netgo osusergo urfave_cli_no_docs runc_nocriu sabotage",
+		"-ldflags", "-linkmode external -extldflags -static", "-o", path, "..")
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=1")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return "", &buildError{err, string(out)}
+	}
+	return path, os.Chmod(path, 0o755)
+})
+
+type buildError struct {
+	err error
+	out string
+}
+
+func (e *buildError) Error() string { return e.err.Error() + "\n" + e.out }
+
+// TestSabotage takes the layers away one by one. Each time the start has to be refused, by the checks that lean on that layer.
+func TestSabotage(t *testing.T) {
+	binary, err := sabotaged()
+	if err != nil {
+		t.Fatal(err)
+	}
+	flavours(t, func(b *box) {
+		b.file("in/answers", "42")
+		b.file("in/table", "1,2")
+		policy := b.policy(object{
+			"files": object{
+				"read": []string{b.path("in")}, "deny": []string{b.path("in", "answers")}, "write": []string{b.mkdir("out")},
+				"secrets": []string{b.file("secret", "key")},
+			},
+			"network": object{"ports": []int{9}},
+			"limits":  object{"nofile": 100, "memory": "64M", "pids": 30, "cpus": 1},
+		})
+		product := w.binary
+		w.binary = binary
+		defer func() { w.binary = product }()
+		b.create("whole", policy)
+		held := heldBy(b, "whole")
+		b.run("delete", "whole").exits(0)
+		for _, s := range sabotages() {
+			b.t.Run(s.layer, func(t *testing.T) {
+				if s.limit != "" && !slices.Contains(s.by, held[s.limit]) {
+					t.Skip("here that layer holds nothing")
+				}
+				a := b.call(call{env: []string{"SANDBOXRUN_SABOTAGE=" + s.layer}}, "create", "--policy", policy, "x")
+				a.t = t
+				a.exits(125).complains("sandboxrun: isolation_check_failed: ")
+				for _, c := range hooks.Checks() {
+					same(t, c.Name+" notices", slices.Contains(s.notices, c.Name), strings.Contains(a.stderr, " "+c.Name+": "))
+				}
+				if t.Failed() {
+					t.Log(a)
+				}
+				same(t, "sandboxes left", 0, len(b.ids()))
+			})
+		}
+	})
+}
+
+// heldBy says by what each limit of a sandbox is held.
+func heldBy(b *box, id string) map[string]string {
+	b.t.Helper()
+	var state container.Description
+	if err := json.Unmarshal([]byte(b.run("state", id).exits(0).stdout), &state); err != nil {
+		b.t.Fatal(err)
+	}
+	held := map[string]string{}
+	for _, l := range state.Limits {
+		held[l.Name] = l.EnforcedBy
+	}
+	return held
+}
+
+// TestEveryCheckIsSabotaged keeps a check out that nothing can break.
+func TestEveryCheckIsSabotaged(t *testing.T) {
+	for _, c := range hooks.Checks() {
+		if !slices.ContainsFunc(sabotages(), func(s sabotage) bool { return slices.Contains(s.notices, c.Name) }) {
+			t.Errorf("no sabotage breaks %s", c.Name)
+		}
+	}
+}
+
+// TestProductCannotBeSabotaged looks for what only builds for tests have, and shows that these have it.
+func TestProductCannotBeSabotaged(t *testing.T) {
+	binary, err := sabotaged()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for path, has := range map[string]bool{w.binary: false, binary: true} {
+		data, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, word := range []string{"SANDBOXRUN_SABOTAGE", "fx_without"} {
+			same(t, path+" holds "+word, has, bytes.Contains(data, []byte(word)))
+		}
+	}
+	b := newBox(t)
+	b.call(call{env: []string{"SANDBOXRUN_SABOTAGE=filter"}}, "run", "--", "true").exits(0)
+}

@@ -1,0 +1,112 @@
+package spec
+
+import (
+	"maps"
+	"path/filepath"
+	"slices"
+
+	"github.com/sandboxrun/sandboxrun/hooks"
+	"github.com/sandboxrun/sandboxrun/netpolicy"
+	"github.com/sandboxrun/sandboxrun/rootfs"
+)
+
+// checks says what has to be proven of a sandbox at its start. It is made of what was decided, not of what is then
+// mounted: whoever builds may be wrong.
+func checks(p *Policy, tree rootfs.Tree, plan *Plan) hooks.Subject {
+	s := hooks.Subject{
+		Network: plan.Network != netpolicy.Host, EnvAllow: plan.Exec.EnvAllow, Affinity: plan.Exec.Affinity > 0,
+	}
+	s.Env = slices.Collect(maps.Keys(plan.Exec.Env))
+	for name := range plan.Exec.EnvSet {
+		if !slices.Contains(s.Env, name) {
+			s.Env = append(s.Env, name)
+		}
+	}
+	slices.Sort(s.Env)
+	s.Forwards = plan.Relay.ports()
+	addGrants(&s, plan.View)
+	addAbsent(&s, plan.View)
+	addSecrets(&s, p.Files.Secrets, tree, plan.View)
+	for _, f := range plan.Exec.Hide {
+		s.Paths = append(s.Paths, hooks.Path{Kind: hooks.HiddenProc, Inside: f, Host: f})
+	}
+	for _, f := range plan.Exec.Readonly {
+		s.Paths = append(s.Paths, hooks.Path{Kind: hooks.ReadOnlyProc, Inside: f, Host: f})
+	}
+	for _, dir := range []string{"/", "/dev"} {
+		s.Paths = append(s.Paths, hooks.Path{Kind: hooks.ReadOnlyOwn, Inside: dir, Dir: true})
+	}
+	return s
+}
+
+func addGrants(s *hooks.Subject, v *rootfs.View) {
+	grants := 0
+	for _, m := range v.Mounts {
+		p := hooks.Path{Inside: m.Target, Host: m.Source, Dir: m.Dir}
+		switch {
+		case m.Kind == rootfs.MountMask:
+			p.Kind, p.Host = hooks.Mask, HostPath(v, m.Target)
+			s.Paths = append(s.Paths, p)
+			continue
+		case m.Kind == rootfs.MountTmpfs, m.Writable:
+			p.Kind = hooks.WritableGrant
+		case m.Source == "":
+			p.Kind = hooks.ReadOnlyOwn
+		}
+		if grants++; grants > hooks.MaxGrants {
+			s.Omitted++
+			continue
+		}
+		s.Paths = append(s.Paths, p)
+	}
+}
+
+// addAbsent adds what is denied and does not exist: nothing can be shown of it, and that has to be said.
+func addAbsent(s *hooks.Subject, v *rootfs.View) {
+	for _, d := range v.Absent {
+		s.Paths = append(s.Paths, hooks.Path{Kind: hooks.Mask, Inside: d.Inside, Host: d.Host})
+	}
+}
+
+// addSecrets adds each secret under every name that the view could have for it: its own, and those that the grants which
+// hold it give it.
+func addSecrets(s *hooks.Subject, secrets []rootfs.Grant, tree rootfs.Tree, v *rootfs.View) {
+	for _, secret := range secrets {
+		real := rootfs.RealPath(tree, secret.Path)
+		list := append(names(v, real), secret.Path, real)
+		slices.Sort(list)
+		for _, name := range slices.Compact(list) {
+			s.Paths = append(s.Paths, hooks.Path{Kind: hooks.Secret, Inside: name, Host: secret.Path})
+		}
+	}
+}
+
+// names are those that binds could have for a host path, masks or not.
+func names(v *rootfs.View, host string) []string {
+	var list []string
+	for _, m := range v.Mounts {
+		if m.Kind != rootfs.MountBind || m.Source == "" {
+			continue
+		}
+		if rel, err := filepath.Rel(m.Source, host); err == nil && filepath.IsLocal(rel) {
+			list = append(list, filepath.Join(m.Target, rel))
+		}
+	}
+	return list
+}
+
+// HostPath is what of the host a bind shows at a path inside, whatever masks lie over it; empty where no bind does.
+func HostPath(v *rootfs.View, inside string) string {
+	longest, host := -1, ""
+	for _, m := range v.Mounts {
+		rel, err := filepath.Rel(m.Target, inside)
+		if err != nil || !filepath.IsLocal(rel) || m.Kind == rootfs.MountMask || len(m.Target) <= longest {
+			continue
+		}
+		longest, host = len(m.Target), ""
+		if m.Kind == rootfs.MountBind && m.Source != "" {
+			host = filepath.Join(m.Source, rel)
+		}
+	}
+	return host
+}

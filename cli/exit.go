@@ -16,6 +16,7 @@ import (
 
 // Exit statuses of our own. The others are the program's.
 const (
+	exitCannot        = 1 // doctor: the default policy cannot be enforced
 	exitLauncher      = 125
 	exitNotExecutable = 126
 	exitNotFound      = 127

@@ -28,14 +28,15 @@ type State struct {
 	Owner     *Owner    `json:"owner,omitempty"` // nil: none
 
 	// Of the Plan only what later commands need is kept: an exec reads all of this before it can start.
-	Name     string          `json:"name,omitempty"`
-	Policy   string          `json:"policy"`
-	Digest   string          `json:"policy_digest"`
-	Network  string          `json:"network"`
-	Limits   []spec.Limit    `json:"limits,omitempty"`
-	Weaker   []spec.Weakness `json:"weaker,omitempty"`
-	Warnings []string        `json:"warnings,omitempty"`
-	Launch   Launch          `json:"launch"`
+	Name       string          `json:"name,omitempty"`
+	Policy     string          `json:"policy"`
+	Digest     string          `json:"policy_digest"`
+	Network    string          `json:"network"`
+	Limits     []spec.Limit    `json:"limits,omitempty"`
+	Weaker     []spec.Weakness `json:"weaker,omitempty"`
+	Warnings   []string        `json:"warnings,omitempty"`
+	BestEffort bool            `json:"best_effort,omitempty"` // see spec.Plan
+	Launch     Launch          `json:"launch"`
 }
 
 // Launch is how programs are started in the sandbox.
@@ -52,7 +53,7 @@ func newState(id string, plan *spec.Plan, owner *Owner) *State {
 	return &State{
 		Version: stateVersion, ID: id, Created: time.Now().UTC(), Owner: owner,
 		Name: plan.Name, Policy: plan.PolicyFile, Digest: plan.PolicyDigest, Network: plan.Network,
-		Weaker: plan.Weaker, Warnings: plan.Warnings,
+		Weaker: plan.Weaker, Warnings: plan.Warnings, BestEffort: plan.BestEffort,
 		Launch: Launch{
 			Exec: plan.Exec, Namespaces: joined(plan.Spec), Mounts: execMounts(plan), Nproc: plan.Nproc,
 		},

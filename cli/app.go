@@ -145,7 +145,7 @@ func (p *program) app() *cli.App {
 			p.runCommand(), p.createCommand(), p.execCommand(), p.deleteCommand(), p.listCommand(), p.stateCommand(),
 			p.psCommand(), p.statsCommand(), p.eventsCommand(), p.logsCommand(), p.waitCommand(), p.killCommand(), p.sweepCommand(),
 			p.verifyCommand(),
-			p.specCommand(), p.explainCommand(), p.policyCommand(),
+			p.specCommand(), p.explainCommand(), p.policyCommand(), p.doctorCommand(),
 			p.proxyConnectCommand(), p.versionCommand(), p.completionCommand(),
 		},
 	}
@@ -246,11 +246,15 @@ func (p *program) before(c *cli.Context) error {
 
 // store opens the state directory.
 func (p *program) store(c *cli.Context) (*container.Store, error) {
+	return container.OpenStore(p.statePath(c))
+}
+
+func (p *program) statePath(c *cli.Context) string {
 	dir := c.String("root")
 	if dir == "" {
 		dir = p.env["SANDBOXRUN_ROOT"]
 	}
-	return container.OpenStore(container.StorePath(dir, p.env["XDG_RUNTIME_DIR"], os.Geteuid()))
+	return container.StorePath(dir, p.env["XDG_RUNTIME_DIR"], os.Geteuid())
 }
 
 // oneID is the only argument of many commands.

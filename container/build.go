@@ -93,6 +93,9 @@ func openTrees(s *specs.Spec) (trees, error) {
 		}
 		if err != nil {
 			t.close()
+			if d := Diagnose(); d != nil { // a limit of mount namespaces is met here first
+				return nil, d
+			}
 			return nil, fail("grant_missing", "did it change while the sandbox was made?", "open %q: %w", m.Source, err)
 		}
 		t[i] = f
@@ -329,6 +332,9 @@ func buildError(err error) error {
 	}
 	if refusedProcess(err) {
 		return fail(CodeLimitReached, processesHint, "create sandbox: no more processes can be started: %w", err)
+	}
+	if d := Diagnose(); d != nil {
+		return d
 	}
 	return fail("sandbox_unavailable", "", "create sandbox: %w", err)
 }

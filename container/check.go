@@ -54,7 +54,7 @@ func (c *checker) run(filter []unix.SockFilter) ([]hooks.Result, error) {
 		for i, b := range broken {
 			said[i] = b.Name + ": " + b.Detail
 		}
-		return results, fail(CodeCheck, "nothing was run; the table of checks: docs/security.md",
+		return results, fail(CodeCheck, "nothing was run; sandboxrun doctor --checks says what is tried",
 			"the sandbox is not as isolated as planned: %s", strings.Join(said, "; "))
 	}
 	return results, nil

@@ -297,22 +297,12 @@ func (p *probe) numbers(t text) ([]int, error) {
 	return list, err
 }
 
-func statusFields(data []byte) map[string]string {
-	m := map[string]string{}
-	for line := range strings.Lines(string(data)) {
-		if name, value, ok := strings.Cut(line, ":"); ok {
-			m[name] = strings.TrimSpace(value)
-		}
-	}
-	return m
-}
-
 // read turns what the calls have left into facts.
 func (p *probe) read(c *checker, cpu time.Duration) {
 	f := &c.facts
 	before, _ := p.content(p.status[0]) // what is missing is said by the checks that look for it
 	now, _ := p.content(p.status[1])
-	f.StatusAtEntry, f.Status = statusFields(before), statusFields(now)
+	f.StatusAtEntry, f.Status = statusFields(string(before)), statusFields(string(now))
 	f.Securebits, f.SecurebitsErr = p.calls.Result(p.securebits)
 	for i, r := range refusedCalls(c.subject.Affinity) {
 		f.Refused = append(f.Refused, hooks.RefusedCall{

@@ -43,6 +43,7 @@ func (s *Store) Create(id string, plan *spec.Plan, owner *Owner) (_ *Sandbox, er
 	defer func() {
 		if err != nil {
 			sb.discard()
+			err = noNextBest(err, plan.BestEffort)
 		}
 	}()
 	dir, err := s.root.OpenRoot(id)

@@ -1,8 +1,10 @@
 package container
 
 import (
+	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -10,35 +12,119 @@ import (
 	"github.com/sandboxrun/sandboxrun/forkexec"
 )
 
+// need is a step that every sandbox takes. The error of a sandbox that cannot be made and the doctor's row are both made
+// of it.
+type need struct {
+	step forkexec.ProbeStep
+	name string // of the doctor's row
+	code string
+	what string // that the machine does not let the caller do
+	fix  func(errno unix.Errno, a around) remedy
+}
+
+// needs are the steps in the order in which they are tried.
+func needs() []need {
+	return []need{
+		{forkexec.ProbeUserns, "user_namespace", "userns_denied", "make a user namespace", usernsRemedy},
+		{forkexec.ProbeMap, "user_mapping", "userns_denied", "map a user in a new user namespace", mapRemedy},
+		{forkexec.ProbeNamespaces, "namespaces", "namespaces_denied", "make namespaces in a user namespace", namespacesRemedy},
+		{forkexec.ProbeMount, "mounts", "mount_denied", "mount in a user namespace", restrictedRemedy},
+		{forkexec.ProbeAttr, "mount_attributes", "mount_denied", "make a mount read-only with all below it", attrRemedy},
+		{forkexec.ProbeNetwork, "network_namespace", "netns_denied", "make a network namespace", networkRemedy},
+		{forkexec.ProbeProc, "proc", "proc_denied", "mount a fresh /proc", procRemedy},
+		{forkexec.ProbeNested, "nested_user_namespace", "userns_denied", "make a user namespace in a user namespace", usernsRemedy},
+	}
+}
+
+// remedy is why something is refused, and the one command that changes that.
+type remedy struct{ why, command string }
+
+func (r remedy) hint() string { return r.why + ": " + r.command }
+
+// diagnosis is which step fails here; none where err is nil.
+type diagnosis struct {
+	step    forkexec.ProbeStep
+	err     *Error
+	remedy  remedy
+	missing []string // what has not been shown to work: the step and all after it
+}
+
 // Diagnose finds out why no sandbox can be made here by trying each step by itself. It is nil where all of them work.
 func Diagnose() *Error {
 	step, errno := forkexec.Probe()
-	code, hint, what := "", "", ""
-	switch step {
-	case forkexec.ProbeOK:
-		return nil
-	case forkexec.ProbeUserns:
-		code, what, hint = "userns_denied", "make a user namespace", usernsHint(errno, sysctl)
-	case forkexec.ProbeMap:
-		code, what, hint = "userns_denied", "map a user in a new user namespace", restrictedHint(sysctl)
-	case forkexec.ProbeNamespaces:
-		code, what, hint = "namespaces_denied", "make namespaces in a user namespace", restrictedHint(sysctl)
-	case forkexec.ProbeMount:
-		code, what, hint = "mount_denied", "mount in a user namespace", restrictedHint(sysctl)
-	case forkexec.ProbeNetwork:
-		code, what = "netns_denied", "make a network namespace"
-		hint = "raise the limit: sysctl user.max_net_namespaces=10000"
-	case forkexec.ProbeProc:
-		code, what = "proc_denied", "mount a fresh /proc"
-		hint = "parts of the outer container's /proc are covered: start that with --security-opt systempaths=unconfined"
+	return diagnose(step, errno, surroundings()).err
+}
+
+func diagnose(step forkexec.ProbeStep, errno unix.Errno, a around) diagnosis {
+	list := needs()
+	at := slices.IndexFunc(list, func(n need) bool { return n.step == step })
+	if at < 0 {
+		return diagnosis{step: step}
 	}
+	n := list[at]
+	d := diagnosis{step: step, remedy: n.fix(errno, a)}
 	switch errno {
 	case unix.EAGAIN:
-		return fail(CodeLimitReached, processesHint, "%s: no more processes can be started: %w", what, errno)
+		d.err = fail(CodeLimitReached, processesHint, "%s: no more processes can be started: %w", n.what, errno)
+		d.remedy = remedy{command: processesHint}
 	case unix.EMFILE, unix.ENFILE:
-		return fail(CodeLimitReached, Scarce(errno), "%s: %w", what, errno)
+		d.err = fail(CodeLimitReached, Scarce(errno), "%s: %w", n.what, errno)
+		d.remedy = remedy{command: Scarce(errno)}
+	default:
+		d.err = fail(n.code, d.remedy.hint(), "this machine does not let user %d %s: %w", a.uid, n.what, errno)
+		for _, lacking := range list[at:] {
+			d.missing = append(d.missing, words(lacking.name))
+		}
 	}
-	return fail(code, hint, "this machine does not let user %d %s: %w", os.Geteuid(), what, errno)
+	d.err.found = &d
+	return d
+}
+
+// words is a row's name as people read it.
+func words(name string) string { return strings.ReplaceAll(name, "_", " ") }
+
+// noNextBest says of a machine that cannot make a sandbox, where the policy would do with less, what is missing: there is
+// nothing less that these could be replaced by.
+func noNextBest(err error, bestEffort bool) error {
+	var e *Error
+	if !bestEffort || !errors.As(err, &e) || e.found == nil || len(e.found.missing) == 0 {
+		return err
+	}
+	longer := *e
+	longer.Err = fmt.Errorf(`%w; enforce = "best_effort" has no next best for what is missing: %s`, e.Err, strings.Join(e.found.missing, ", "))
+	return &longer
+}
+
+// around is what surrounds the caller and may refuse it something.
+type around struct {
+	uid        int
+	filter     bool   // a seccomp filter is in place already
+	noNewPrivs bool   // setuid files have no effect already
+	profile    string // of AppArmor or another security module; empty: none
+	setting    func(name string) string
+}
+
+func surroundings() around {
+	a := around{uid: os.Geteuid(), setting: sysctl}
+	data, _ := os.ReadFile("/proc/thread-self/status")
+	status := statusFields(string(data))
+	a.filter, a.noNewPrivs = status["Seccomp"] == "2", status["NoNewPrivs"] == "1"
+	label, _ := os.ReadFile("/proc/thread-self/attr/current")                                  // not there, or an error, without a security module
+	if text := strings.Trim(string(label), "\x00\n "); !strings.Contains(text, "unconfined") { // of AppArmor or SELinux, which has more around the word
+		a.profile = text
+	}
+	return a
+}
+
+// statusFields reads /proc/PID/status.
+func statusFields(text string) map[string]string {
+	fields := map[string]string{}
+	for line := range strings.Lines(text) {
+		if name, value, ok := strings.Cut(line, ":"); ok {
+			fields[name] = strings.TrimSpace(value)
+		}
+	}
+	return fields
 }
 
 // sysctl reads a kernel setting; it is empty where there is none.
@@ -47,25 +133,101 @@ func sysctl(name string) string {
 	return strings.TrimSpace(string(data))
 }
 
-func usernsHint(errno unix.Errno, setting func(string) string) string {
-	if v := setting("user/max_user_namespaces"); v == "0" || errno == unix.ENOSPC {
-		return fmt.Sprintf("user.max_user_namespaces is %s: as root, sysctl user.max_user_namespaces=10000", v)
+// asRoot is a command that needs root.
+func (a around) asRoot(command string) string {
+	if a.uid == 0 {
+		return command
 	}
-	if setting("kernel/unprivileged_userns_clone") == "0" {
-		return "as root: sysctl kernel.unprivileged_userns_clone=1"
-	}
-	if setting("kernel/apparmor_restrict_unprivileged_userns") == "1" {
-		return restrictedHint(setting)
-	}
-	return "an outer container's seccomp filter refuses it: start that with --security-opt seccomp=unconfined, " +
-		"or with a profile that allows clone, unshare, setns and mount"
+	return "sudo " + command
 }
 
-func restrictedHint(setting func(string) string) string {
-	if setting("kernel/apparmor_restrict_unprivileged_userns") == "1" {
-		return "AppArmor restricts user namespaces: give this binary a profile with the rule \"userns,\", " +
-			"or as root: sysctl kernel.apparmor_restrict_unprivileged_userns=0"
+func (a around) set(name, value string) string { return a.asRoot("sysctl -w " + name + "=" + value) }
+
+// apparmorRestricts is Ubuntu's setting: user namespaces can be made, and give nothing.
+func (a around) apparmorRestricts() bool {
+	return a.setting("kernel/apparmor_restrict_unprivileged_userns") == "1"
+}
+
+// appArmorFile is where the profile of this program belongs.
+const appArmorFile = "/etc/apparmor.d/sandboxrun"
+
+func (a around) appArmorRemedy() remedy {
+	return remedy{
+		"AppArmor restricts user namespaces to programs with a profile that allows them",
+		"sandboxrun doctor --print-apparmor | " + a.asRoot("tee "+appArmorFile) + " && " + a.asRoot("apparmor_parser -r "+appArmorFile),
 	}
-	return "a security module or an outer container's seccomp filter refuses it: in Docker, " +
-		"--security-opt seccomp=unconfined --security-opt apparmor=unconfined"
+}
+
+// outerOptions are what lets an outer container's processes make sandboxes.
+const outerOptions = "docker run --security-opt seccomp=unconfined --security-opt apparmor=unconfined --security-opt systempaths=unconfined"
+
+func usernsRemedy(errno unix.Errno, a around) remedy {
+	const room = "10000"
+	switch most := a.setting("user/max_user_namespaces"); {
+	case most == "0":
+		return remedy{"user.max_user_namespaces is 0", a.set("user.max_user_namespaces", room)}
+	case errno == unix.ENOSPC:
+		return remedy{"the limit of user namespaces is reached, user.max_user_namespaces here or outside", a.set("user.max_user_namespaces", room)}
+	case a.setting("kernel/unprivileged_userns_clone") == "0":
+		return remedy{"kernel.unprivileged_userns_clone is 0", a.set("kernel.unprivileged_userns_clone", "1")}
+	}
+	return restrictedRemedy(errno, a)
+}
+
+// mapRemedy: no seccomp filter can see which file is written.
+func mapRemedy(errno unix.Errno, a around) remedy {
+	switch {
+	case errno == unix.ENOENT:
+		return remedy{"/proc is not mounted", a.asRoot("mount -t proc proc /proc")}
+	case a.apparmorRestricts():
+		return a.appArmorRemedy()
+	}
+	return restrictedRemedy(errno, a)
+}
+
+func restrictedRemedy(_ unix.Errno, a around) remedy {
+	switch {
+	case a.filter: // by which one cannot tell what else would refuse it
+		return remedy{"an outer container's seccomp filter refuses it", outerOptions}
+	case a.apparmorRestricts():
+		return a.appArmorRemedy()
+	case a.profile != "":
+		return remedy{fmt.Sprintf("the security profile %q refuses it", a.profile), outerOptions}
+	}
+	return remedy{"a security module refuses it, or this is a chroot; the kernel's log may say more", a.asRoot("dmesg")}
+}
+
+func namespacesRemedy(errno unix.Errno, a around) remedy {
+	if errno == unix.ENOSPC {
+		return remedy{
+			"one of the limits of namespaces is reached",
+			a.asRoot("sysctl -w user.max_mnt_namespaces=10000 user.max_ipc_namespaces=10000 " +
+				"user.max_uts_namespaces=10000 user.max_pid_namespaces=10000"),
+		}
+	}
+	return restrictedRemedy(errno, a)
+}
+
+func networkRemedy(errno unix.Errno, a around) remedy {
+	if errno == unix.ENOSPC {
+		return remedy{"the limit of network namespaces is reached", a.set("user.max_net_namespaces", "10000")}
+	}
+	return restrictedRemedy(errno, a)
+}
+
+func attrRemedy(errno unix.Errno, a around) remedy {
+	if errno == unix.ENOSYS && !a.filter {
+		return remedy{"the kernel has no such call", newerKernel}
+	}
+	return restrictedRemedy(errno, a)
+}
+
+// newerKernel is what to do where the kernel lacks something that every sandbox needs.
+const newerKernel = "boot Linux 5.14 or later"
+
+func procRemedy(errno unix.Errno, a around) remedy {
+	if errno == unix.EPERM {
+		return remedy{"parts of the outer container's /proc are covered", "docker run --security-opt systempaths=unconfined"}
+	}
+	return restrictedRemedy(errno, a)
 }

@@ -275,8 +275,11 @@ func (sb *Sandbox) explain(err error, req Request) error {
 		}
 		return fail(CodeLimitReached, hint, "%s in sandbox %q: %w", what, sb.state.ID, err)
 	}
+	if step != nil && step.Step == forkexec.StepUserns { // probed now, the sandbox that is there would count too
+		return noNextBest(diagnose(forkexec.ProbeNested, step.Err, surroundings()).err, sb.state.BestEffort)
+	}
 	if d := Diagnose(); d != nil {
-		return d
+		return noNextBest(d, sb.state.BestEffort)
 	}
 	return fail("sandbox_unavailable", "", "start program in sandbox %q: %w", sb.state.ID, err)
 }

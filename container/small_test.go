@@ -8,8 +8,6 @@ import (
 	"strings"
 	"testing"
 	"testing/quick"
-
-	"golang.org/x/sys/unix"
 )
 
 func TestKeeperKeepsBothEnds(t *testing.T) {
@@ -136,34 +134,6 @@ func TestWraps(t *testing.T) {
 		if got := wraps(tt.outer, self); got != tt.want {
 			t.Errorf("wraps(%q) = %v", tt.outer, got)
 		}
-	}
-}
-
-func TestUsernsHints(t *testing.T) {
-	set := func(name, value string) func(string) string {
-		return func(n string) string {
-			if n == name {
-				return value
-			}
-			return ""
-		}
-	}
-	for _, tt := range []struct {
-		errno   unix.Errno
-		setting func(string) string
-		says    string
-	}{
-		{unix.ENOSPC, set("user/max_user_namespaces", "0"), "sysctl user.max_user_namespaces"},
-		{unix.EPERM, set("kernel/unprivileged_userns_clone", "0"), "kernel.unprivileged_userns_clone=1"},
-		{unix.EPERM, set("kernel/apparmor_restrict_unprivileged_userns", "1"), "AppArmor"},
-		{unix.EPERM, set("", ""), "seccomp=unconfined"},
-	} {
-		if got := usernsHint(tt.errno, tt.setting); !strings.Contains(got, tt.says) {
-			t.Errorf("hint %q does not say %q", got, tt.says)
-		}
-	}
-	if got := restrictedHint(set("kernel/apparmor_restrict_unprivileged_userns", "1")); !strings.Contains(got, "AppArmor") {
-		t.Errorf("hint %q", got)
 	}
 }
 

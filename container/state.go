@@ -37,8 +37,10 @@ type State struct {
 	Limits   []spec.Limit    `json:"limits,omitempty"`
 	Weaker   []spec.Weakness `json:"weaker,omitempty"`
 	Warnings []string        `json:"warnings,omitempty"`
-	Checks   []hooks.Result  `json:"checks,omitempty"`
-	Launch   Launch          `json:"launch"`
+	// BestEffort is as in spec.Plan.
+	BestEffort bool           `json:"best_effort,omitempty"`
+	Checks     []hooks.Result `json:"checks,omitempty"`
+	Launch     Launch         `json:"launch"`
 }
 
 // Launch is how programs are started in the sandbox.
@@ -55,7 +57,7 @@ func newState(id string, plan *spec.Plan, owner *Owner) *State {
 	return &State{
 		Version: stateVersion, ID: id, Created: time.Now().UTC(), Owner: owner,
 		Name: plan.Name, Policy: plan.PolicyFile, Digest: plan.PolicyDigest, Network: plan.Network, Relay: plan.Relay,
-		Weaker: plan.Weaker, Warnings: plan.Warnings,
+		Weaker: plan.Weaker, Warnings: plan.Warnings, BestEffort: plan.BestEffort,
 		Launch: Launch{
 			Exec: plan.Exec, Namespaces: joined(plan.Spec), Mounts: execMounts(plan), Nproc: plan.Nproc,
 		},

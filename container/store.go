@@ -17,6 +17,8 @@ type Error struct {
 	Code string // such as "id_in_use"
 	Hint string // may be empty
 	Err  error
+
+	found *diagnosis // of a machine that cannot make sandboxes
 }
 
 func (e *Error) Error() string { return e.Err.Error() }

@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -49,6 +50,17 @@ static inline int write_file(const char *path, const char *text)
 	close(fd);
 	errno = w < 0 ? saved : EIO;
 	return w == (ssize_t)n ? 0 : -1;
+}
+
+// map_root makes the caller root of the user namespace that it has just been put in.
+static inline int map_root(int uid, int gid)
+{
+	char users[32], groups[32];
+	snprintf(users, sizeof users, "0 %d 1", uid);
+	snprintf(groups, sizeof groups, "0 %d 1", gid);
+	if (write_file("/proc/self/setgroups", "deny") < 0 || write_file("/proc/self/uid_map", users) < 0)
+		return -1;
+	return write_file("/proc/self/gid_map", groups);
 }
 
 static inline void reap(int pid)

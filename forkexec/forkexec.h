@@ -192,13 +192,19 @@ void fx_listen(struct fx_listen *l);
 #define FX_RELAY_COMMAND "relay"
 
 enum fx_probe_step {
-	FX_PROBE_OK, FX_PROBE_USERNS, FX_PROBE_MAP, FX_PROBE_NAMESPACES, FX_PROBE_MOUNT, FX_PROBE_NETWORK, FX_PROBE_PROC,
+	FX_PROBE_OK, FX_PROBE_USERNS, FX_PROBE_MAP, FX_PROBE_NAMESPACES, FX_PROBE_MOUNT, FX_PROBE_ATTR, FX_PROBE_NETWORK,
+	FX_PROBE_PROC, FX_PROBE_NESTED,
 };
 
 int fx_probe_nproc(int uid, int gid, char *stacks);
 #define FX_ROOM 16 // processes and threads: more than making a sandbox takes
 int fx_probe_room(char *stacks);
 int fx_probe(int uid, int gid, char *stacks, int *err);
+
+// What is tried by itself (ability.c).
+enum fx_ability { FX_CAN_OVERLAY, FX_CAN_MOVE_TREES, FX_CAN_NO_NEW_PRIVS, FX_CAN_FILTER, FX_CAN_KEYRING };
+enum fx_outcome { FX_CAN, FX_CANNOT, FX_NOT_TRIED }; // the last: what has to come before it failed
+int fx_try(enum fx_ability what, int uid, int gid, const struct sock_fprog *filter, char *stacks, int *err);
 
 const void *fx_stub_code(void);
 unsigned long fx_stub_size(void);

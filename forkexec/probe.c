@@ -25,11 +25,13 @@ static int stop(struct probe *p, int step)
 	return 1;
 }
 
-static int map(const char *path, int id)
+// The program's own user namespace, in which it is shown its number.
+static int innermost(void *arg)
 {
+	struct probe *p = arg;
 	char text[32];
-	snprintf(text, sizeof text, "0 %d 1", id);
-	return write_file(path, text);
+	snprintf(text, sizeof text, "%d 0 1", p->uid);
+	return write_file("/proc/self/uid_map", text) < 0 ? stop(p, FX_PROBE_NESTED) : 0;
 }
 
 static int nested(void *arg)
@@ -37,19 +39,25 @@ static int nested(void *arg)
 	struct probe *p = arg;
 	if (mount("proc", "/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, NULL) < 0)
 		return stop(p, FX_PROBE_PROC);
+	int pid = clone(innermost, p->stack + 3 * FX_STACK, CLONE_VM | CLONE_VFORK | CLONE_NEWUSER | SIGCHLD, p);
+	if (pid < 0)
+		return stop(p, FX_PROBE_NESTED);
+	reap(pid);
 	return 0;
 }
 
 static int steps(void *arg)
 {
 	struct probe *p = arg;
-	if (write_file("/proc/self/setgroups", "deny") < 0 || map("/proc/self/uid_map", p->uid) < 0 ||
-	    map("/proc/self/gid_map", p->gid) < 0)
+	struct fx_mount_attr readonly = {.attr_set = MOUNT_ATTR_RDONLY};
+	if (map_root(p->uid, p->gid) < 0)
 		return stop(p, FX_PROBE_MAP);
 	if (unshare(CLONE_NEWNS | CLONE_NEWIPC | CLONE_NEWUTS) < 0)
 		return stop(p, FX_PROBE_NAMESPACES);
 	if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0 || mount("tmpfs", "/tmp", "tmpfs", 0, NULL) < 0)
 		return stop(p, FX_PROBE_MOUNT);
+	if (syscall(SYS_mount_setattr, AT_FDCWD, "/tmp", AT_RECURSIVE, &readonly, sizeof readonly) < 0)
+		return stop(p, FX_PROBE_ATTR);
 	if (unshare(CLONE_NEWNET) < 0)
 		return stop(p, FX_PROBE_NETWORK);
 	int flags = CLONE_VM | CLONE_VFORK | CLONE_NEWPID | SIGCHLD;
@@ -108,8 +116,7 @@ static int count_tasks(void *arg)
 	struct probe *p = arg;
 	struct rlimit few = {PROBE_TASKS, PROBE_TASKS};
 	int pids[PROBE_TASKS + 1], n = 0;
-	if (write_file("/proc/self/setgroups", "deny") < 0 || map("/proc/self/uid_map", p->uid) < 0 ||
-	    map("/proc/self/gid_map", p->gid) < 0 || setrlimit(RLIMIT_NPROC, &few) < 0)
+	if (map_root(p->uid, p->gid) < 0 || setrlimit(RLIMIT_NPROC, &few) < 0)
 		return 1;
 	while (n <= PROBE_TASKS && (pids[n] = clone(idle, p->stack + (n + 1) * (FX_STACK / 4), CLONE_VM | SIGCHLD, NULL)) > 0)
 		n++;

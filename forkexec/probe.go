@@ -22,8 +22,10 @@ const (
 	ProbeMap        ProbeStep = C.FX_PROBE_MAP        // map the caller in it
 	ProbeNamespaces ProbeStep = C.FX_PROBE_NAMESPACES // make mount, IPC, UTS and PID namespaces in it
 	ProbeMount      ProbeStep = C.FX_PROBE_MOUNT      // mount a tmpfs there
+	ProbeAttr       ProbeStep = C.FX_PROBE_ATTR       // make a mount read-only with all below it
 	ProbeNetwork    ProbeStep = C.FX_PROBE_NETWORK    // make a network namespace
 	ProbeProc       ProbeStep = C.FX_PROBE_PROC       // mount a fresh /proc
+	ProbeNested     ProbeStep = C.FX_PROBE_NESTED     // make a user namespace in there, and map the caller in it
 )
 
 // Probe tries what a sandbox needs, in a process that is thrown away, and tells the first step that fails and how.

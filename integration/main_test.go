@@ -22,6 +22,8 @@ const (
 	envRequire = "SANDBOXRUN_REQUIRE"   // comma-separated facts of need, whose absence is a failure and no skip
 	envCases   = "SANDBOXRUN_CASES"     // the directory of the shared case scripts
 	envShared  = "SANDBOXRUN_TEST_DIR"  // set by this process for its user flavour
+
+	envThrowaway = "SANDBOXRUN_THROWAWAY" // not empty: this machine is thrown away afterwards, and its settings may be changed
 )
 
 // world is what the tests of this process have in common.

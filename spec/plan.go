@@ -24,6 +24,8 @@ type Plan struct {
 	Checks hooks.Subject `json:"-"`
 	// Weaker lists the protections that were asked for and cannot be had here.
 	Weaker []Weakness `json:"weaker,omitempty"`
+	// BestEffort is whether the policy does with less where the machine cannot give what it asks for.
+	BestEffort bool `json:"best_effort,omitempty"`
 	// Warnings are for the user to see at the start.
 	Warnings []string `json:"warnings,omitempty"`
 }

@@ -1,0 +1,116 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/signal"
+
+	"github.com/urfave/cli/v2"
+	"golang.org/x/sys/unix"
+
+	"github.com/sandboxrun/sandboxrun/container"
+)
+
+func (p *program) doctorCommand() *cli.Command {
+	return &cli.Command{
+		Name: "doctor", Usage: "find out what this machine can enforce, and how to have more",
+		Description: "Tries each thing that sandboxes are made of, and runs a program under the default policy.\n" +
+			"Where something is weaker or missing it says what that costs, and the command that changes it.\n" +
+			"Exit status: 0 where the default policy can be enforced in full, 1 where it cannot.",
+		Flags: []cli.Flag{
+			jsonFlag(),
+			&cli.BoolFlag{Name: "checks", Usage: "print what is proven of every sandbox before its first program"},
+			&cli.BoolFlag{Name: "print-apparmor", Usage: "print a profile that lets this binary make user namespaces where AppArmor restricts them"},
+		},
+		Action: p.doctor,
+	}
+}
+
+func (p *program) doctor(c *cli.Context) error {
+	if err := noArguments(c); err != nil {
+		return err
+	}
+	if c.Bool("checks") {
+		p.printChecks(c.Bool("json"))
+		return nil
+	}
+	if c.Bool("print-apparmor") {
+		if c.Bool("json") {
+			return &usage{"--json and --print-apparmor exclude each other", helpHint(c)}
+		}
+		profile, err := container.AppArmorProfile()
+		if err != nil {
+			return err
+		}
+		_, err = fmt.Fprint(p.out, profile)
+		return err
+	}
+	// What was made is removed whatever ends this.
+	ctx, stop := signal.NotifyContext(context.Background(), unix.SIGINT, unix.SIGTERM, unix.SIGHUP)
+	defer stop()
+	report := container.Examine(ctx, container.Examination{State: p.statePath(c), Path: p.env["PATH"]})
+	if err := ctx.Err(); err != nil {
+		return fmt.Errorf("examine this machine: %w", err)
+	}
+	if !report.Enforceable {
+		p.status = exitRefused
+	}
+	if c.Bool("json") {
+		p.printJSON(asJSON(report))
+		return nil
+	}
+	p.printReport(report)
+	return nil
+}
+
+// doctorJSON is the report for programs. Error is what run says.
+type doctorJSON struct {
+	*container.Report
+	Error *container.ResultError `json:"error"`
+	UID   int                    `json:"uid"`
+}
+
+func asJSON(r *container.Report) doctorJSON {
+	j := doctorJSON{Report: r, UID: os.Geteuid()}
+	if r.Err != nil {
+		s := describe(r.Err)
+		j.Error = &container.ResultError{Code: s.code, Message: s.message, Hint: s.hint}
+	}
+	return j
+}
+
+// statusColours are how each status of a check is shown on a terminal.
+func statusColours() map[string]string {
+	return map[string]string{container.CheckOK: "\x1b[32m", container.CheckWeaker: warning, container.CheckMissing: "\x1b[1;31m"}
+}
+
+// printReport is a row for each check, with what it costs and the command below those that are not well.
+func (p *program) printReport(r *container.Report) {
+	const row, more = "%s%-7s%s  %-*s  %s\n", "%-9s%-*s%s\n"
+	colours, width := p.colours(p.out), 0
+	for _, c := range r.Checks {
+		width = max(width, len(c.Name))
+	}
+	for _, c := range r.Checks {
+		on, off := "", ""
+		if colours {
+			on, off = statusColours()[c.Status], normal
+		}
+		fmt.Fprintf(p.out, row, on, c.Status, off, width, c.Name, c.Value)
+		if c.Cost != "" {
+			fmt.Fprintf(p.out, more, "", width+2, "", "costs: "+c.Cost)
+		}
+		if c.Fix != "" {
+			fmt.Fprintf(p.out, more, "", width+2, "", "fix:   "+c.Fix)
+		}
+	}
+	if r.Enforceable {
+		fmt.Fprintln(p.out, "\nThe default policy can be enforced in full.")
+		return
+	}
+	fmt.Fprintln(p.out, "\nThe default policy cannot be enforced in full.")
+	if r.Err != nil {
+		p.complain(describe(r.Err))
+	}
+}

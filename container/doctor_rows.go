@@ -1,0 +1,281 @@
+package container
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+func good(name, value string) Check { return Check{Name: name, Status: CheckOK, Value: value} }
+
+func bad(name, value, cost, fix string) Check {
+	return Check{Name: name, Status: CheckMissing, Value: value, Cost: cost, Fix: fix}
+}
+
+func weaker(name, value, cost, fix string) Check {
+	return Check{Name: name, Status: CheckWeaker, Value: value, Cost: cost, Fix: fix}
+}
+
+func required(c Check) Check {
+	c.Required = true
+	return c
+}
+
+// nothingRuns is what it costs where a sandbox lacks what every one needs.
+const nothingRuns = "no sandbox can be made, and nothing runs"
+
+// notTried is the value of what could not be tried.
+const notTried = "not tried"
+
+func (f *facts) kernelRow() Check {
+	k := f.kernel
+	value := fmt.Sprintf("%d.%d, %s", k.Major, k.Minor, f.arch)
+	before := func(major, minor int) bool { return k.Major < major || k.Major == major && k.Minor < minor }
+	switch {
+	case f.kernelErr != nil:
+		return required(bad("kernel", f.kernelErr.Error(), nothingRuns, newerKernel))
+	case f.arch != "amd64" && f.arch != "arm64":
+		return required(bad("kernel", value, nothingRuns, "use amd64 or arm64"))
+	case before(5, 12):
+		return required(bad("kernel", value, nothingRuns, newerKernel))
+	case before(5, 14):
+		return required(weaker("kernel", value, "without a control group limits.pids is held by a watcher", newerKernel))
+	}
+	return required(good("kernel", value))
+}
+
+// aroundRow tells of what may refuse things from outside. It matters where something is refused.
+func (f *facts) aroundRow() Check {
+	var list []string
+	if f.around.filter {
+		list = append(list, "a seccomp filter")
+	}
+	if f.around.noNewPrivs {
+		list = append(list, "no_new_privs")
+	}
+	if f.around.profile != "" {
+		list = append(list, "the profile "+printable(f.around.profile))
+	}
+	value := strings.Join(list, ", ")
+	switch {
+	case value == "":
+		return good("outer_confinement", "none")
+	case f.diagnosis.err != nil:
+		return weaker("outer_confinement", value, "what it refuses no sandbox in it can have", f.diagnosis.remedy.command)
+	}
+	return good("outer_confinement", value)
+}
+
+// needRows are the steps that every sandbox takes: all is well up to the one that fails.
+func (f *facts) needRows() []Check {
+	var rows []Check
+	failed := false
+	for _, n := range needs() {
+		switch d := f.diagnosis; {
+		case failed:
+			rows = append(rows, bad(n.name, notTried+": a step before it fails", nothingRuns, d.remedy.command))
+		case d.err != nil && n.step == d.step:
+			failed = true
+			value := d.err.Error()
+			if d.remedy.why != "" {
+				value += "; " + d.remedy.why
+			}
+			rows = append(rows, bad(n.name, value, nothingRuns, d.remedy.command))
+		default:
+			rows = append(rows, good(n.name, "works"))
+		}
+		rows[len(rows)-1].Required = true
+	}
+	return rows
+}
+
+// row is an attempt as a row, with the given status where it failed.
+func (f *facts) row(name string, a attempt, status, cost, fix string) Check {
+	switch {
+	case a.err == nil && !a.untried:
+		return good(name, "works")
+	case f.around.filter && !a.untried:
+		fix = outerOptions
+	case a.untried && f.diagnosis.err != nil:
+		fix = f.diagnosis.remedy.command
+	}
+	c := Check{Name: name, Status: status, Value: fmt.Sprint(a.err), Cost: cost, Fix: fix}
+	if a.untried {
+		c.Status, c.Value = CheckMissing, fmt.Sprintf("%s: %v", notTried, a.err)
+	}
+	return c
+}
+
+func (f *facts) callRows() []Check {
+	const notYet = "nothing so far: no key of a policy uses it"
+	calls := required(f.row("process_calls", all(f.calls), CheckMissing, nothingRuns, newerKernel))
+	if calls.Status == CheckOK {
+		calls.Value = names(f.calls)
+	}
+	actions := required(f.row("seccomp_actions", all(f.actions), CheckMissing, nothingRuns, newerKernel))
+	if actions.Status == CheckOK {
+		actions.Value = names(f.actions)
+	}
+	return []Check{
+		required(f.row("no_new_privs", f.noNewPrivs, CheckMissing, nothingRuns, newerKernel)),
+		actions,
+		required(f.row("seccomp_filter", f.filter, CheckMissing, nothingRuns, "boot a kernel with CONFIG_SECCOMP_FILTER")),
+		calls,
+		f.row("clone3", attempt{err: f.clone3}, CheckWeaker, "control groups of version 2 cannot hold limits: watchers do", newerKernel),
+		f.row("mount_trees", f.trees, CheckWeaker,
+			"a sandbox of root's cannot be shown what its own root user may not reach, such as a home of mode 0700", newerKernel),
+		f.row("keyring", f.keyring, CheckWeaker,
+			"programs keep the caller's session keyring, and the filter, which refuses every key call, stands alone before it",
+			"boot a kernel with CONFIG_KEYS"),
+		f.landlockRow(notYet),
+		f.row("overlay", f.overlay, CheckMissing, notYet, f.around.asRoot("modprobe overlay")),
+	}
+}
+
+func (f *facts) landlockRow(cost string) Check {
+	if f.landErr == nil {
+		return good("landlock", fmt.Sprintf("ABI %d", f.landlock))
+	}
+	fix := "boot Linux 5.13 or later with CONFIG_SECURITY_LANDLOCK"
+	if errors.Is(f.landErr, unix.EOPNOTSUPP) {
+		fix = "boot with lsm=landlock,... on the kernel's command line"
+	}
+	return f.row("landlock", attempt{err: f.landErr}, CheckMissing, cost, fix)
+}
+
+// all is one attempt made of many: the first that failed.
+func all(list []namedAttempt) attempt {
+	for _, a := range list {
+		if a.err != nil {
+			return attempt{err: fmt.Errorf("%s: %w", a.name, a.err)}
+		}
+	}
+	return attempt{}
+}
+
+func names(list []namedAttempt) string {
+	var text []string
+	for _, a := range list {
+		text = append(text, a.name)
+	}
+	return strings.Join(text, ", ")
+}
+
+// firstFix is the command for what fails first.
+func (f *facts) firstFix() string {
+	if f.diagnosis.err != nil {
+		return f.diagnosis.remedy.command
+	}
+	return errorHint(f.trial.err)
+}
+
+func (f *facts) portsRow() Check {
+	const name, cost = "ports_below_1024", "no port below 1024 of a sandbox's own loopback can be forwarded"
+	switch {
+	case !f.trial.made || f.trial.err != nil:
+		return bad(name, notTried+": there is no sandbox to try it in", cost, f.firstFix())
+	case f.trial.ports != nil:
+		return bad(name, f.trial.ports.Error(), cost, f.around.set("net.ipv4.ip_unprivileged_port_start", "0"))
+	}
+	return good(name, "127.0.0.1:80 in a sandbox")
+}
+
+// leastState is how much room there has to be for the state of some sandboxes and their events.
+const leastState = 64 << 20
+
+func (f *facts) stateRow() Check {
+	const name = "state_directory"
+	s := f.state
+	value := fmt.Sprintf("%s, %s, %d MB free", printable(s.path), s.fs, s.free>>20)
+	elsewhere := fmt.Sprintf("export SANDBOXRUN_ROOT=/dev/shm/sandboxrun-%d", f.around.uid)
+	switch {
+	case s.err != nil:
+		return required(bad(name, printable(s.path)+": "+s.err.Error(), nothingRuns, elsewhere))
+	case s.free < leastState:
+		return required(weaker(name, value, "sandboxes and execs fail once it is full", elsewhere))
+	case s.slow():
+		return required(weaker(name, value, "each start and each exec waits for it", elsewhere))
+	}
+	return required(good(name, value))
+}
+
+func (f *facts) binaryRow() Check {
+	const name, cost, fix = "binary", "it depends on the host's C library", "scripts/build"
+	switch {
+	case f.selfOK != nil:
+		return bad(name, f.selfOK.Error(), "whether it is static is not known", f.around.asRoot("mount -t proc proc /proc"))
+	case f.loader != "":
+		return weaker(name, "needs "+printable(f.loader), cost, fix)
+	}
+	return good(name, "static")
+}
+
+func (f *facts) interpreterRows() []Check {
+	var rows []Check
+	for _, i := range f.trial.interpreters {
+		name, where, cost := "interpreter_"+strings.ToLower(i.name), printable(i.path), "a program for it does not run without a grant"
+		if i.instead != "" {
+			cost = "without a grant a program gets another one: " + i.instead
+		}
+		var missing *Error
+		switch {
+		case i.path == "":
+			rows = append(rows, bad(name, "not on PATH", "no program for it runs", installCommand(f.around, i.packed)))
+		case !i.asked:
+			rows = append(rows, bad(name, where+", "+notTried+" in a sandbox", "whether a program for it runs is not known", f.firstFix()))
+		case errors.As(i.err, &missing) && slices.Contains([]string{CodeNotFound, CodeInterpreter}, missing.Code):
+			rows = append(rows, weaker(name, where+", which the default policy does not show",
+				cost, grantCommand(i.path)))
+		case i.err != nil: // a script, for one, that needs what the default policy does not show
+			rows = append(rows, weaker(name, where+": "+printable(i.err.Error()), cost, grantCommand(i.path)))
+		default:
+			rows = append(rows, good(name, where+", "+i.version))
+		}
+	}
+	return rows
+}
+
+// grantCommand makes a policy that shows where an interpreter is installed: above its bin, or above the shims of a
+// version manager, which keeps all versions there.
+func grantCommand(path string) string {
+	dir := filepath.Dir(path)
+	if base := filepath.Base(dir); base == "bin" || base == "shims" {
+		dir = filepath.Dir(dir)
+	}
+	return fmt.Sprintf(`printf 'version = 1\nextends = "default"\n[files]\nread = [%%s]\n' %s >policy.toml`, quoted(fmt.Sprintf("%q", dir)))
+}
+
+// quoted is a word for a shell.
+func quoted(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }
+
+// installCommand is that of the machine's own package manager.
+func installCommand(a around, name string) string {
+	for _, m := range [][2]string{
+		{"apt-get", "apt-get install "}, {"dnf", "dnf install "}, {"zypper", "zypper install "}, {"apk", "apk add "}, {"pacman", "pacman -S "},
+	} {
+		if exists("/usr/bin/"+m[0]) || exists("/sbin/"+m[0]) {
+			return a.asRoot(m[1] + name)
+		}
+	}
+	return "install " + name
+}
+
+// sandboxRow is the one that counts.
+func (f *facts) sandboxRow() Check {
+	const name = "sandbox"
+	switch t := f.trial; {
+	case t.err != nil:
+		return required(bad(name, t.err.Error(), nothingRuns, f.firstFix()))
+	case !t.enforced():
+		var list []string
+		for _, w := range t.weaker {
+			list = append(list, w.What+": "+w.Reason)
+		}
+		return required(weaker(name, strings.Join(list, "; "), "the default policy does not hold in full", f.firstFix()))
+	}
+	return required(good(name, fmt.Sprintf("a program ran in one: no capability, under the filter; %d ms", f.trial.took.Milliseconds())))
+}

@@ -2,6 +2,7 @@ package spec
 
 import (
 	"fmt"
+	"math"
 	"net/netip"
 	"net/url"
 	"slices"
@@ -21,7 +22,7 @@ func ExplainHost(p *Policy, plan *Plan, caller map[string]string, host string, p
 		a.say("%s is %q: the program has the host's own network, and nobody judges its connections", a.at(), n.Mode)
 		return a, nil
 	}
-	if isLoopback(host) {
+	if isLoopback(host) && port >= 1 && port <= math.MaxUint16 {
 		a.loopback(p, plan, caller, port)
 	} else if err := a.judge(p, host, port); err != nil {
 		return a, err

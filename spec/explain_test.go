@@ -89,6 +89,7 @@ func TestExplainHost(t *testing.T) {
 		{explainPolicy, "example.com", 443, false, "not allowed", "task.toml:6:8", `network.mode is "isolated"`},
 		{explainPolicy, "127.0.0.1", 80, false, "not forwarded", "", "no rule forwards port 80"},
 		{"version = 1\n[network]\nmode = \"host\"\n", "anything", 1, true, "allowed", "task.toml:3:8", "nobody judges"},
+		{isolated, "127.0.0.1", 65536 + 8000, false, "not allowed", "task.toml:6:8", "a port is a number"},
 		{isolated, "127.0.0.1", 8000, false, "not reachable", "task.toml:8:10", "nothing is forwarded"},
 		{isolated, "localhost", 5432, false, "not reachable", "task.toml:8:16", "forwards the port to unix:/run/pg.sock"},
 		{isolated, "[::1]", 9000, false, "not reachable", "task.toml:9:13", "forwards the port to localhost:9000"},

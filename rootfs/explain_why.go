@@ -186,6 +186,11 @@ func (x *Explainer) whyShown(e *Explanation, m *Mount) {
 			e.say("that wins over %s, which shows %s: the nearer rule decides", other, shown(up.Target))
 		}
 	}
+	x.sayMore(e, m)
+}
+
+// sayMore is what else decides, or should be known.
+func (x *Explainer) sayMore(e *Explanation, m *Mount) {
 	if t, ok := x.Tree.(mountFlags); ok && m.Writable {
 		if readOnly, _ := t.MountFlags(e.Host); readOnly {
 			e.say("the host's file system there is mounted read-only")

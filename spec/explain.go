@@ -84,7 +84,7 @@ func ExplainVariable(p *Policy, plan *Plan, caller map[string]string, name strin
 		a.say("%s has %q", a.at(), pattern)
 	case isMade:
 		a.Is, a.Rule, value = "made by sandboxrun", fromDefault, made
-		a.say("every program has it, here with the value %s", told(name, made))
+		a.say("each program of the sandbox has it, with the value %s", told(name, made))
 		if isSet {
 			a.say("the caller's own does not pass: no pattern of env.allow names it")
 		}

@@ -59,8 +59,11 @@ func Main(args, environ []string, stdin, stdout, stderr *os.File) int {
 	if err := enoughFiles(); err != nil {
 		return p.report(err)
 	}
-	if p.isMonitor() {
+	switch {
+	case p.isOurs(container.MonitorCommand):
 		return p.monitor()
+	case p.isOurs(container.RelayCommand):
+		return p.relay()
 	}
 	err := p.app().Run(args)
 	if err == nil {
@@ -140,8 +143,10 @@ func (p *program) app() *cli.App {
 		Action:                    p.noCommand,
 		Commands: []*cli.Command{
 			p.runCommand(), p.createCommand(), p.execCommand(), p.deleteCommand(), p.listCommand(), p.stateCommand(),
-			p.psCommand(), p.statsCommand(), p.eventsCommand(), p.logsCommand(), p.waitCommand(), p.killCommand(), p.sweepCommand(), p.specCommand(), p.explainCommand(), p.policyCommand(), p.versionCommand(),
-			p.completionCommand(),
+			p.psCommand(), p.statsCommand(), p.eventsCommand(), p.logsCommand(), p.waitCommand(), p.killCommand(), p.sweepCommand(),
+			p.verifyCommand(),
+			p.specCommand(), p.explainCommand(), p.policyCommand(),
+			p.proxyConnectCommand(), p.versionCommand(), p.completionCommand(),
 		},
 	}
 	for _, c := range app.Commands {

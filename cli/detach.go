@@ -58,10 +58,10 @@ func (p *program) outputDir(c *cli.Context) (string, error) {
 	return p.cwd + "/" + dir, nil // not cleaned: behind a link ".." is not what is left of it
 }
 
-// isMonitor says whether this process was started to look after a detached exec, and not by somebody who typed the word:
-// a monitor has pipes, and no variable at all.
-func (p *program) isMonitor() bool {
-	if len(p.args) != 3 || p.args[1] != container.MonitorCommand || len(p.env) > 0 {
+// isOurs says whether this process was started by another of ours, to be a monitor or a relay, and not by somebody who
+// typed the word: it has pipes, and no variable at all.
+func (p *program) isOurs(word string) bool {
+	if len(p.args) != 3 || p.args[1] != word || len(p.env) > 0 {
 		return false
 	}
 	for _, f := range []*os.File{p.in, p.out} {
@@ -70,6 +70,20 @@ func (p *program) isMonitor() bool {
 		}
 	}
 	return true
+}
+
+// relay serves a sandbox's network until the sandbox ends. Nothing of a terminal or of the caller's session ends it.
+func (p *program) relay() int {
+	signal.Ignore(unix.SIGHUP, unix.SIGINT, unix.SIGQUIT, unix.SIGTSTP)
+	_ = os.WriteFile("/proc/self/comm", []byte("sandboxrun"), 0) // it was started as /proc/self/exe
+	in, out, err := monitorStreams()
+	if err == nil {
+		err = container.Relay(in, out)
+	}
+	if err != nil {
+		return exitLauncher
+	}
+	return 0
 }
 
 // monitor looks after a detached exec. No signal of a terminal or of the caller's session ends it; SIGTERM is the

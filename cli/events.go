@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
+	"strconv"
 	"strings"
 	"time"
 
@@ -17,6 +19,7 @@ func (p *program) eventsCommand() *cli.Command {
 		Name: "events", Usage: "print what has happened in a sandbox", ArgsUsage: "ID",
 		Flags: []cli.Flag{
 			&cli.BoolFlag{Name: "json", Usage: "print each event as a line of JSON"},
+			&cli.BoolFlag{Name: "network", Usage: "only connections, and what became of them"},
 			followFlag("go on with what happens, until the sandbox ends"),
 		},
 		Action: func(c *cli.Context) error {
@@ -31,12 +34,10 @@ func (p *program) eventsCommand() *cli.Command {
 				}
 				defer stop()
 				err := s.Events(ctx, id, c.Bool("follow"), func(e container.Event) error {
-					line := string(e.Line)
-					if !c.Bool("json") {
-						line = eventLine(&e, time.Now())
+					if c.Bool("network") && e.NetworkEvent == nil {
+						return nil
 					}
-					_, err := fmt.Fprintln(p.out, line)
-					return err
+					return p.printEvent(&e, c.Bool("json"))
 				})
 				if errors.Is(err, context.Canceled) {
 					return nil
@@ -45,6 +46,15 @@ func (p *program) eventsCommand() *cli.Command {
 			})
 		},
 	}
+}
+
+func (p *program) printEvent(e *container.Event, asJSON bool) error {
+	line := string(e.Line)
+	if !asJSON {
+		line = eventLine(e, time.Now())
+	}
+	_, err := fmt.Fprintln(p.out, line)
+	return err
 }
 
 // eventLine writes an event for people. The day is left out where it is today.
@@ -72,10 +82,32 @@ func eventLine(e *container.Event, now time.Time) string {
 		}
 		parts = append(parts, aboutWall(e.WallMS))
 	}
+	if e.NetworkEvent != nil {
+		parts = append(parts, connection(e.NetworkEvent)...)
+	}
 	if e.Message != "" {
 		parts = append(parts, e.Message)
 	}
 	return printable(strings.Join(parts, "  ")) // programs have chosen their names, and policies theirs
+}
+
+// connection says what became of one, and why.
+func connection(n *container.NetworkEvent) []string {
+	to := n.Host
+	if n.Port != 0 && n.Kind != "forward" {
+		to = net.JoinHostPort(n.Host, strconv.Itoa(n.Port))
+	}
+	parts := []string{n.Verdict, n.Kind, to}
+	if n.Rule != "" {
+		parts = append(parts, "by "+n.Rule)
+	}
+	if n.Reason != "" {
+		parts = append(parts, n.Reason)
+	}
+	if n.Sent > 0 || n.Received > 0 {
+		parts = append(parts, fmt.Sprintf("sent %s, received %s", aboutSize(n.Sent), aboutSize(n.Received)))
+	}
+	return append(parts, aboutWall(n.DurationMS))
 }
 
 func creation(c *container.Creation) []string {

@@ -16,6 +16,7 @@ import (
 
 // Exit statuses of our own. The others are the program's.
 const (
+	exitRefused       = 1 // verify: the record is not good, or what it tells is not well
 	exitLauncher      = 125
 	exitNotExecutable = 126
 	exitNotFound      = 127

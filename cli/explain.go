@@ -93,7 +93,7 @@ func (p *program) explain(c *cli.Context, asks *[]ask) error {
 	if c.IsSet("html") && (c.String("html") == "" || len(list) > 0 || c.Bool("json")) {
 		return &usage{"--html writes the whole view to a file, and nothing else", "sandboxrun explain --html view.html"}
 	}
-	d, err := p.decide(c.String("policy"), true)
+	d, err := p.decide(c.String("policy"), true, nil)
 	if err != nil {
 		return err
 	}
@@ -225,7 +225,7 @@ func (x *explainer) netHost(text string) (*answer, error) {
 	if !ok {
 		return nil, &usage{fmt.Sprintf("%q is no host with a port", text), "HOST:PORT, or [ADDRESS]:PORT for IPv6"}
 	}
-	a, err := spec.ExplainHost(x.d.policy, x.d.plan, x.env, host, port)
+	a, err := spec.ExplainHost(x.d.policy, x.d.plan, host, port)
 	if err != nil {
 		return nil, err
 	}

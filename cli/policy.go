@@ -85,8 +85,8 @@ func readPolicy(in *spec.Input, name string, stdin io.Reader) error {
 }
 
 // plan reads a policy and decides.
-func (p *program) plan(name string, workspace bool) (*spec.Plan, error) {
-	d, err := p.decide(name, workspace)
+func (p *program) plan(name string, workspace bool, env map[string]string) (*spec.Plan, error) {
+	d, err := p.decide(name, workspace, env)
 	return d.plan, err
 }
 
@@ -97,13 +97,14 @@ type decision struct {
 	plan   *spec.Plan
 }
 
-func (p *program) decide(name string, workspace bool) (d decision, err error) {
+func (p *program) decide(name string, workspace bool, env map[string]string) (d decision, err error) {
 	if d.policy, err = p.loadPolicy(name, workspace); err != nil {
 		return d, err
 	}
 	if d.host, err = container.Probe(d.policy.Limits); err != nil {
 		return d, err
 	}
+	d.host.Env, d.host.ExecEnv = p.env, env
 	if d.plan, err = spec.Resolve(d.policy, d.host); err != nil {
 		return d, err
 	}
@@ -129,7 +130,7 @@ func (p *program) policyCommand() *cli.Command {
 					if c.NArg() != 1 {
 						return &usage{"name one policy file", "sandboxrun policy check FILE"}
 					}
-					if _, err := p.plan(c.Args().First(), false); err != nil {
+					if _, err := p.plan(c.Args().First(), false, nil); err != nil {
 						return err
 					}
 					fmt.Fprintf(p.out, "%s: valid\n", c.Args().First())

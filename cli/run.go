@@ -72,7 +72,7 @@ func (p *program) run(c *cli.Context) error {
 	}
 	defer store.Close()
 	owner := &container.Owner{PID: os.Getpid()}
-	sb, err := p.newSandbox(store, c.String("policy"), true, "run-"+strings.ToLower(rand.Text()), owner)
+	sb, err := p.newSandbox(store, request{c.String("policy"), true, req.Env}, "run-"+strings.ToLower(rand.Text()), owner)
 	if err != nil {
 		return err
 	}
@@ -83,9 +83,16 @@ func (p *program) run(c *cli.Context) error {
 	return err
 }
 
-// newSandbox builds a sandbox of a policy, once what dead ones have left is out of the way. See loadPolicy for workspace.
-func (p *program) newSandbox(s *container.Store, policy string, workspace bool, id string, owner *container.Owner) (*container.Sandbox, error) {
-	plan, err := p.plan(policy, workspace)
+// request is what a sandbox is to be made of: see loadPolicy and spec.Host.ExecEnv.
+type request struct {
+	policy    string
+	workspace bool
+	env       map[string]string
+}
+
+// newSandbox builds a sandbox of a policy, once what dead ones have left is out of the way.
+func (p *program) newSandbox(s *container.Store, r request, id string, owner *container.Owner) (*container.Sandbox, error) {
+	plan, err := p.plan(r.policy, r.workspace, r.env)
 	if err != nil {
 		return nil, err
 	}

@@ -45,7 +45,7 @@ func (p *program) create(c *cli.Context) error {
 		return err
 	}
 	return p.withStore(c, func(s *container.Store) error {
-		sb, err := p.newSandbox(s, c.String("policy"), false, id, owner)
+		sb, err := p.newSandbox(s, request{policy: c.String("policy")}, id, owner)
 		if err != nil {
 			return err
 		}
@@ -57,7 +57,7 @@ func (p *program) create(c *cli.Context) error {
 func (p *program) owner(c *cli.Context) (*container.Owner, error) {
 	switch text := c.String("owner"); text {
 	case "":
-		return container.FindOwner(p.args), nil
+		return container.FindOwner(p.args)
 	case "none":
 		return nil, nil
 	default:

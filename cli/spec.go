@@ -32,9 +32,12 @@ func (p *program) specCommand() *cli.Command {
 }
 
 func (p *program) spec(c *cli.Context) error {
-	plan, err := p.plan(c.String("policy"), false)
+	plan, err := p.plan(c.String("policy"), false, nil)
 	if err != nil {
 		return err
+	}
+	if plan.Relay != nil {
+		p.warn("network: another runtime has no relay: the program reaches its own loopback only")
 	}
 	if c.NArg() > 0 {
 		plan.Spec.Process.Args = c.Args().Slice()

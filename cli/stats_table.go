@@ -41,6 +41,10 @@ func figures(s *container.Stats, live bool) []figure {
 	for i := range list {
 		list[i].each = slices.Contains(s.EachExec, list[i].name)
 	}
+	if n := s.Network; n != nil {
+		list = append(list, figure{name: "sent", used: aboutSize(n.Sent)}, figure{name: "received", used: aboutSize(n.Received)},
+			figure{name: "allowed", used: strconv.FormatInt(n.Allowed, 10)}, figure{name: "refused", used: strconv.FormatInt(n.Refused+n.Failed, 10)})
+	}
 	return append(list, figure{name: "execs", used: strconv.Itoa(s.Execs)})
 }
 

@@ -98,16 +98,15 @@ func (sb *Sandbox) start(plan *spec.Plan, filter []unix.SockFilter, dir *os.Root
 	if err := sb.hold(plan); err != nil {
 		return err
 	}
-	if err := forkexec.Build(sb.init, sb.state.Launch.Namespaces, viewSteps(plan, trees)); err != nil {
-		return buildError(err)
-	}
-	if err := sb.rememberMasks(plan.View); err != nil {
+	relay, err := sb.startRelay(plan, dir)
+	if err != nil {
 		return err
 	}
-	if err := sb.store.save(sb.state); err != nil {
+	if err := sb.furnish(plan, filter, dir, trees); err != nil {
+		relay.abandon()
 		return err
 	}
-	if err := sb.saveLaunch(dir, filter); err != nil {
+	if err := relay.ready(); err != nil {
 		return err
 	}
 	if _, err := release.Write([]byte{1}); err != nil {
@@ -119,6 +118,20 @@ func (sb *Sandbox) start(plan *spec.Plan, filter []unix.SockFilter, dir *os.Root
 		return fail("sandbox_unavailable", "", "create sandbox: process 1 has ended")
 	}
 	return nil
+}
+
+// furnish builds what programs see, and writes down what execs need to know.
+func (sb *Sandbox) furnish(plan *spec.Plan, filter []unix.SockFilter, dir *os.Root, trees trees) error {
+	if err := forkexec.Build(sb.init, sb.state.Launch.Namespaces, viewSteps(plan, trees)); err != nil {
+		return buildError(err)
+	}
+	if err := sb.rememberMasks(plan.View); err != nil {
+		return err
+	}
+	if err := sb.store.save(sb.state); err != nil {
+		return err
+	}
+	return sb.saveLaunch(dir, filter)
 }
 
 // waitClosed waits until nobody has the other end of a pipe open any more.

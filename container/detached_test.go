@@ -30,7 +30,7 @@ func newStreamFile(t *testing.T, most int64) (*streamFile, string) {
 func TestStreamFileStopsAtItsCap(t *testing.T) {
 	s, path := newStreamFile(t, 10)
 	var passed bytes.Buffer
-	c := &copier{&passed, []*streamFile{s}}
+	c := &copier{&passed, streamFiles{s}}
 	for range 5 {
 		if n, err := c.Write([]byte("abcd")); n != 4 || err != nil {
 			t.Fatal(n, err)

@@ -64,6 +64,7 @@ type Event struct {
 	*Creation
 	*ExecStart
 	*ExecEnd
+	*NetworkEvent
 	Message string `json:"message,omitempty"` // of a warning
 
 	Line []byte `json:"-"` // as it stands in the file, without the newline
@@ -101,7 +102,7 @@ func (sb *Sandbox) noteCreated() error {
 }
 
 func (r *Running) noteStarted(command string) error {
-	return r.sb.note(true, Event{Event: EventStarted, Exec: r.Name, ExecStart: &ExecStart{Command: shorten(command, maxCommand), Detached: r.detached}})
+	return r.sb.note(true, Event{Event: EventStarted, Exec: r.Name, ExecStart: &ExecStart{Command: shorten(r.redactor.String(command), maxCommand), Detached: r.detached}})
 }
 
 func (r *Running) noteEnded(res *Result) error {

@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/sandboxrun/sandboxrun/forkexec"
+	"github.com/sandboxrun/sandboxrun/record"
 	"github.com/sandboxrun/sandboxrun/spec"
 )
 
@@ -37,6 +38,8 @@ type Request struct {
 
 	files    []filePair // that the streams are written to besides
 	detached bool       // a monitor looks after it
+	env      []string   // what the program has
+	redactor *record.Redactor
 }
 
 // Running is an exec that has been started.
@@ -52,6 +55,8 @@ type Running struct {
 	disk     *diskWatch
 	lookouts []lookout
 	detached bool
+	redactor *record.Redactor
+	cleaned  []*record.RedactingWriter
 	warnings []string // of its start
 	stdout   *keeper
 	stderr   *keeper
@@ -61,10 +66,16 @@ type Running struct {
 // Start starts a program in the sandbox. The error is an *Error; a program that is not there, or cannot be executed,
 // has one of the Code constants.
 func (sb *Sandbox) Start(req Request) (*Running, error) {
+	start := sb.begin
 	if req.OutputDir != "" {
-		return sb.startKeeping(req)
+		start = sb.startKeeping
 	}
-	return sb.begin(req)
+	req.env, req.redactor = sb.environ(req)
+	r, err := start(req)
+	if err != nil {
+		return nil, redacted(err, req.redactor)
+	}
+	return r, nil
 }
 
 func (sb *Sandbox) begin(req Request) (*Running, error) {
@@ -78,7 +89,7 @@ func (sb *Sandbox) begin(req Request) (*Running, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &Running{sb: sb, started: started, limits: sb.effective(req)}
+	r := &Running{sb: sb, started: started, limits: sb.effective(req), redactor: req.redactor}
 	r.reported = sb.reported(r.limits)
 	if r.limits.Disk > 0 {
 		r.disk = sb.watchDisk()
@@ -109,6 +120,9 @@ func (sb *Sandbox) begin(req Request) (*Running, error) {
 	}
 	r.Name = r.process.Name
 	streams.flow(&r.pumps)
+	if sb.state.Relay != nil && !sb.store.relayAlive(sb.state.ID) {
+		r.warnings = append(r.warnings, "the sandbox's relay has ended: no forwarded port and no host can be reached")
+	}
 	if err := r.noteStarted(req.Args[0]); err != nil {
 		r.warnings = append(r.warnings, unnoted(err))
 	}
@@ -128,11 +142,7 @@ func (sb *Sandbox) command(req Request, in inside) (forkexec.Command, error) {
 			dir = path.Clean(req.Dir)
 		}
 	}
-	env := e.Environ(req.Caller, req.Env)
-	if req.Tty != nil && variable(env, "TERM") == "" {
-		env = append(env, "TERM=xterm")
-	}
-	program, err := in.findProgram(req.Args[0], dir, variable(env, "PATH"))
+	program, err := in.findProgram(req.Args[0], dir, variable(req.env, "PATH"))
 	if err != nil {
 		return forkexec.Command{}, err
 	}
@@ -143,7 +153,7 @@ func (sb *Sandbox) command(req Request, in inside) (forkexec.Command, error) {
 	return forkexec.Command{
 		Target: sb.init, Namespaces: e.Namespaces, DropGroups: e.DropGroups, Mounts: slices.Clip(e.Mounts),
 		UID: e.UID, GID: e.GID, ShownUID: e.ShownUID, ShownGID: e.ShownGID,
-		Path: program, Args: req.Args, Env: env, Dir: dir, Umask: e.Umask, Filter: filter,
+		Path: program, Args: req.Args, Env: req.env, Dir: dir, Umask: e.Umask, Filter: filter,
 	}, nil
 }
 
@@ -276,6 +286,9 @@ func (r *Running) Signal(sig unix.Signal) error {
 func (r *Running) Wait() (*Result, error) {
 	st, err := r.process.Wait()
 	r.pumps.Wait()
+	for _, w := range r.cleaned {
+		_ = w.Close() // what it writes to never fails
+	}
 	r.warnings = append(r.warnings, r.closeFiles()...)
 	if r.terminal != nil {
 		r.terminal.Close()
@@ -292,7 +305,7 @@ func (r *Running) Wait() (*Result, error) {
 	}
 	res.judge(st, r.limits.Limits, full)
 	res.keep(r.stdout, r.stderr)
-	res.Warnings = append(r.warnings, moveAppeared(r.lookouts, r.sb.state.ID+"-"+r.Name)...)
+	res.Warnings = r.redactor.Strings(append(r.warnings, moveAppeared(r.lookouts, r.sb.state.ID+"-"+r.Name)...))
 	if err := r.noteEnded(res); err != nil && !slices.Contains(res.Warnings, unnoted(err)) {
 		res.Warnings = append(res.Warnings, unnoted(err))
 	}

@@ -48,4 +48,12 @@ func TestListenInside(t *testing.T) {
 	if !errors.Is(err, unix.EADDRNOTAVAIL) {
 		t.Errorf("got %v", err)
 	}
+	// Where it may be left out, as ::1 is where there is no IPv6 (claude-code#65003), the others are made.
+	files, err = forkexec.Listen(sb.init, []forkexec.Endpoint{
+		{Addr: netip.MustParseAddrPort("[2001:db8::1]:80"), Optional: true}, {Addr: netip.MustParseAddrPort("[::1]:7079")},
+	})
+	if err != nil || files[0] != nil || files[1] == nil {
+		t.Fatalf("%v, %v", files, err)
+	}
+	files[1].Close()
 }

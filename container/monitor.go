@@ -76,7 +76,7 @@ func (s *Store) Detach(id string, req Request) (string, error) {
 	cmd := exec.Command("/proc/self/exe", MonitorCommand, id)
 	cmd.Args[0], cmd.Dir, cmd.Env = "sandboxrun", "/", []string{}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
-	in, answer, err := startMonitor(cmd)
+	in, answer, err := startPiped(cmd)
 	if err != nil {
 		return "", fmt.Errorf("start monitor: %w", err)
 	}
@@ -100,8 +100,8 @@ func (s *Store) Detach(id string, req Request) (string, error) {
 	return r.Exec, cmd.Process.Release()
 }
 
-// startMonitor starts it with pipes for the order and the answer. Its standard error is /dev/null.
-func startMonitor(cmd *exec.Cmd) (in, answer *os.File, err error) {
+// startPiped starts a process of ours with pipes for the order and the answer. Its standard error is /dev/null.
+func startPiped(cmd *exec.Cmd) (in, answer *os.File, err error) {
 	theirIn, in, err := os.Pipe()
 	if err != nil {
 		return nil, nil, err

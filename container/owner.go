@@ -11,6 +11,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/sandboxrun/sandboxrun/forkexec"
 )
 
 // Owner is the process that a sandbox belongs to, and ends with.
@@ -27,13 +29,17 @@ type Owner struct {
 //   - a wrapper, such as timeout, whose own arguments end with this command's;
 //   - a copy that a program forked of itself and that has not executed anything else, such as a shell's ( … ).
 //
-// It is nil where that is process 1, which never ends.
-func FindOwner(args []string) *Owner {
+// It is nil where that is process 1, which never ends. A caller that has ended is an error: to the kernel its children
+// are process 1's too, and what it started would never end.
+func FindOwner(args []string) (*Owner, error) {
 	self := commandLine(os.Getpid())
 	if len(self) == 0 {
 		self = args
 	}
 	pid := os.Getppid()
+	if orphaned(pid) {
+		return nil, fail("owner_gone", ownerHint, "find owner: the process that called this command has ended")
+	}
 	for pid > 1 {
 		up := parent(pid)
 		if up <= 1 || (!wraps(commandLine(pid), self) && !forked(pid, up)) {
@@ -42,10 +48,26 @@ func FindOwner(args []string) *Owner {
 		pid = up
 	}
 	if pid <= 1 {
-		return nil
+		return nil, nil
 	}
 	start, _ := startTime(pid) // 0: it has ended, as openOwner will see
-	return &Owner{PID: pid, Name: comm(pid), StartTime: start}
+	return &Owner{PID: pid, Name: comm(pid), StartTime: start}, nil
+}
+
+const ownerHint = "name a process that lives as long as the sandbox should, or none: --owner none"
+
+// orphaned says whether our parent is not the one that called us. It may have ended before we could look at all: then we
+// are still in its session, which is not process 1's.
+func orphaned(parent int) bool {
+	if first := forkexec.FirstParent(); first != parent {
+		return true
+	}
+	if parent != 1 {
+		return false
+	}
+	own, err := unix.Getsid(0)
+	first, err1 := unix.Getsid(1)
+	return err == nil && err1 == nil && own != 0 && own != os.Getpid() && own != first
 }
 
 func comm(pid int) string {
@@ -94,10 +116,9 @@ func forked(pid, up int) bool {
 
 // openOwner opens the owner so that its end can be seen, whatever becomes of its pid, and notes which process it is.
 func openOwner(o *Owner) (*os.File, error) {
-	const hint = "name a process that lives as long as the sandbox should, or none: --owner none"
 	fd, err := unix.PidfdOpen(o.PID, 0)
 	if err != nil {
-		return nil, fail("owner_gone", hint, "open owner, process %d: %w", o.PID, err)
+		return nil, fail("owner_gone", ownerHint, "open owner, process %d: %w", o.PID, err)
 	}
 	pidfd := os.NewFile(uintptr(fd), "owner")
 	start, err := startTime(o.PID)
@@ -107,7 +128,7 @@ func openOwner(o *Owner) (*os.File, error) {
 	}
 	if err != nil || o.StartTime != 0 && o.StartTime != start || !pidfdAlive(pidfd) {
 		pidfd.Close()
-		return nil, fail("owner_gone", hint, "open owner: process %d has ended", o.PID)
+		return nil, fail("owner_gone", ownerHint, "open owner: process %d has ended", o.PID)
 	}
 	o.StartTime, o.BootID = start, bootID()
 	if o.Name == "" {

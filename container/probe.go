@@ -5,9 +5,11 @@ import (
 	"fmt"
 	"os"
 	"os/user"
+	"path/filepath"
 	"runtime"
 	"slices"
 	"strconv"
+	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -37,7 +39,40 @@ func Probe(l spec.Limits) (*spec.Host, error) {
 		h.Resolv = string(data)
 	}
 	h.ProcFiles = procFiles(h.Root)
+	h.Self = self(tree)
+	h.Sockets = sockets()
 	return h, probeLimits(h, l)
+}
+
+// self is this program's file, if it still has the name that it was started by.
+func self(tree rootfs.Tree) string {
+	path, err := os.Executable()
+	if err != nil {
+		return ""
+	}
+	var is unix.Stat_t
+	info, err := tree.Lstat(path)
+	if err != nil || unix.Stat("/proc/self/exe", &is) != nil || info.Dev != is.Dev || info.Ino != is.Ino {
+		return ""
+	}
+	return path
+}
+
+// sockets lists the Unix sockets of this network namespace that have a file.
+func sockets() []string {
+	data, _ := os.ReadFile("/proc/thread-self/net/unix") // without it there is nothing to warn of
+	var list []string
+	for line := range strings.Lines(string(data)) {
+		_, name, found := strings.Cut(strings.TrimSuffix(line, "\n"), " /") // the last field; numbers stand before it
+		if !found {
+			continue
+		}
+		if dir, err := filepath.EvalSymlinks(filepath.Dir("/" + name)); err == nil {
+			list = append(list, filepath.Join(dir, filepath.Base(name)))
+		}
+	}
+	slices.Sort(list)
+	return slices.Compact(list)
 }
 
 func probeLimits(h *spec.Host, l spec.Limits) error {

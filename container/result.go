@@ -47,12 +47,13 @@ type Result struct {
 	TimedOut bool    `json:"timed_out"`
 	Killed   bool    `json:"-"` // a limit ended it, not the program itself
 
-	Stdout          string `json:"stdout"`
-	Stderr          string `json:"stderr"`
-	StdoutBytes     int64  `json:"stdout_bytes"` // of the whole stream
-	StderrBytes     int64  `json:"stderr_bytes"`
-	StdoutTruncated bool   `json:"stdout_truncated"`
-	StderrTruncated bool   `json:"stderr_truncated"`
+	Stdout string `json:"stdout"`
+	Stderr string `json:"stderr"`
+	// The bytes of the whole stream. Where the output is kept values are taken out of that (env.redact).
+	StdoutBytes     int64 `json:"stdout_bytes"`
+	StderrBytes     int64 `json:"stderr_bytes"`
+	StdoutTruncated bool  `json:"stdout_truncated"`
+	StderrTruncated bool  `json:"stderr_truncated"`
 	// "utf-8", or "base64" if either is not UTF-8: then it is text with U+FFFD for each part that is not, and its bytes are
 	// in StdoutBase64 or StderrBase64.
 	Encoding     string `json:"encoding"`

@@ -32,6 +32,7 @@ type State struct {
 	Policy   string          `json:"policy"`
 	Digest   string          `json:"policy_digest"`
 	Network  string          `json:"network"`
+	Relay    *spec.Relay     `json:"relay,omitempty"`
 	Limits   []spec.Limit    `json:"limits,omitempty"`
 	Weaker   []spec.Weakness `json:"weaker,omitempty"`
 	Warnings []string        `json:"warnings,omitempty"`
@@ -51,7 +52,7 @@ type Launch struct {
 func newState(id string, plan *spec.Plan, owner *Owner) *State {
 	return &State{
 		Version: stateVersion, ID: id, Created: time.Now().UTC(), Owner: owner,
-		Name: plan.Name, Policy: plan.PolicyFile, Digest: plan.PolicyDigest, Network: plan.Network,
+		Name: plan.Name, Policy: plan.PolicyFile, Digest: plan.PolicyDigest, Network: plan.Network, Relay: plan.Relay,
 		Weaker: plan.Weaker, Warnings: plan.Warnings,
 		Launch: Launch{
 			Exec: plan.Exec, Namespaces: joined(plan.Spec), Mounts: execMounts(plan), Nproc: plan.Nproc,
@@ -284,6 +285,7 @@ type Description struct {
 	Policy      string            `json:"policy,omitempty"`
 	Digest      string            `json:"policy_digest,omitempty"`
 	Network     string            `json:"network,omitempty"`
+	Relay       *RelayInfo        `json:"relay,omitempty"`
 	Limits      []spec.Limit      `json:"limits,omitempty"`
 	Weaker      []spec.Weakness   `json:"weaker,omitempty"`
 	Warnings    []string          `json:"warnings,omitempty"`
@@ -305,6 +307,7 @@ func (s *Store) Describe(id string) (*Description, error) {
 		d.PID = 0
 	}
 	if st, err := s.load(id); err == nil {
+		d.Relay = s.relayInfo(st)
 		d.Digest, d.Network, d.Limits, d.Weaker, d.Warnings = st.Digest, st.Network, st.Limits, st.Weaker, st.Warnings
 	}
 	return d, nil

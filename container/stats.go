@@ -36,6 +36,9 @@ type Stats struct {
 	DiskBytes *int64 `json:"disk_bytes"` // written to writable grants, where that is limited
 	DiskLimit *int64 `json:"disk_limit_bytes"`
 
+	// Network is nil where nothing is forwarded and no host allowed.
+	Network *NetworkStats `json:"network"`
+
 	// EachExec names the limits that hold for each exec by itself: "cpu", and those that nothing but the launcher holds.
 	EachExec []string `json:"each_exec"`
 }
@@ -81,6 +84,9 @@ func (m *Meter) Look() (Stats, error) {
 		s.CPUPercent = &load
 	}
 	m.last, m.busy = now, u.busy
+	if s.Network, err = m.sb.store.network(st.ID); err != nil {
+		return Stats{}, err
+	}
 	if m.disk != nil {
 		used, _, _ := m.disk.check(now, -1)
 		s.DiskBytes = &used

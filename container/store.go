@@ -234,6 +234,7 @@ func (s *Store) Sweep() ([]string, error) {
 
 // remove deletes a sandbox's directory and cgroups. Its processes are gone.
 func (s *Store) remove(id string) error {
+	s.awaitRelay(id)
 	if err := s.removeGroups(id); err != nil {
 		return err
 	}

@@ -59,16 +59,21 @@ func cause(err error) error {
 	return err
 }
 
-// copier writes a stream to files beside where it goes.
-type copier struct {
-	to    io.Writer
-	files []*streamFile
-}
+// streamFiles are all that one stream is kept in. To write to them never fails.
+type streamFiles []*streamFile
 
-func (c *copier) Write(p []byte) (int, error) {
-	for _, f := range c.files {
+func (s streamFiles) Write(p []byte) (int, error) {
+	for _, f := range s {
 		f.keep(p)
 	}
+	return len(p), nil
+}
+
+// copier writes a stream to a place beside where it goes.
+type copier struct{ to, beside io.Writer }
+
+func (c *copier) Write(p []byte) (int, error) {
+	_, _ = c.beside.Write(p) // see streamFiles
 	return c.to.Write(p)
 }
 

@@ -135,14 +135,18 @@ func (s *streams) input(from io.Reader, uid, gid int) (*os.File, error) {
 
 // output is where a stream goes: to a writer, or it is kept.
 func (r *Running) output(to io.Writer, kept *keeper) io.Writer {
-	if to != nil {
+	files := streamFiles(kept.files)
+	switch {
+	case to != nil && len(files) > 0:
+		kept.away = true
+		to = &copier{&counter{to, kept}, r.clean(files)}
+	case to != nil:
 		kept.away = true
 		to = &counter{to, kept}
-	} else {
-		to = kept
-	}
-	if len(kept.files) > 0 {
-		to = &copier{to, kept.files}
+	case len(files) > 0:
+		to = r.clean(&copier{kept, files})
+	default:
+		to = r.clean(kept)
 	}
 	if r.limits.Idle > 0 {
 		return &heard{to, r}

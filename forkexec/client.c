@@ -205,7 +205,7 @@ static void plain_exec(char **argv, char **env)
 	if (fx_read_launch(&x, argv[0], env, &root) < 0)
 		return;
 	argv += argv[1] && strcmp(argv[1], "--") == 0 ? 2 : 1;
-	if (!argv[0] || !fx_events_plain(&limits, argv[0]))
+	if (!argv[0] || !fx_events_plain(&limits, argv[0], x.envp))
 		return;
 	x.path = find_program(root, argv[0], fx_variable(x.envp, "PATH"));
 	close(root);

@@ -20,7 +20,7 @@ struct fx_verdict {
 // fx_judge says what became of an exec. st is NULL where the sandbox ended under it.
 void fx_judge(const struct fx_exec *x, const struct fx_status *st, double seconds, struct fx_verdict *v);
 
-int fx_events_plain(const struct fx_limits *l, const char *command);
+int fx_events_plain(const struct fx_limits *l, const char *command, char *const *env);
 void fx_event_started(const struct fx_limits *l, const char *command);
 void fx_event_ended(const struct fx_limits *l, const struct fx_status *st, const struct fx_verdict *v, double seconds);
 

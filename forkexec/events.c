@@ -2,6 +2,7 @@
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -14,15 +15,37 @@
 #define MAX_EVENTS (4 << 20) // then it is for Go to begin a new file
 #define MAX_COMMAND 256
 
-// fx_events_plain says whether the events of a command can be written here: nothing in its name needs to be escaped.
-int fx_events_plain(const struct fx_limits *l, const char *command)
+#define SECRET 16
+
+// has_secret says whether a text has something in it that may be the value of a key: it is for Go to redact it.
+static int has_secret(const char *text, char *const *env)
+{
+	static const char *const ends[] = {"_KEY", "_TOKEN", "_SECRET"}; // as in package record
+	if (strlen(text) < SECRET)
+		return 0;
+	for (; *env; env++) {
+		const char *value = strchr(*env, '=');
+		if (!value || strlen(value + 1) < SECRET || !strstr(text, value + 1))
+			continue;
+		for (size_t i = 0; i < sizeof ends / sizeof *ends; i++) {
+			size_t n = strlen(ends[i]);
+			if (value - *env >= (ptrdiff_t)n && strncmp(value - n, ends[i], n) == 0)
+				return 1;
+		}
+	}
+	return 0;
+}
+
+// fx_events_plain says whether the events of a command can be written here: nothing in its name needs to be escaped or
+// redacted.
+int fx_events_plain(const struct fx_limits *l, const char *command, char *const *env)
 {
 	struct stat st;
 	size_t n = 0;
 	for (const char *c = command; *c; c++, n++)
 		if (*c < ' ' || *c > '~' || *c == '"' || *c == '\\')
 			return 0;
-	return n <= MAX_COMMAND && (fstatat(l->state, EVENTS, &st, AT_SYMLINK_NOFOLLOW) < 0 || st.st_size < MAX_EVENTS);
+	return n <= MAX_COMMAND && !has_secret(command, env) && (fstatat(l->state, EVENTS, &st, AT_SYMLINK_NOFOLLOW) < 0 || st.st_size < MAX_EVENTS);
 }
 
 // append writes one line at once, so that those of parallel execs do not mix.

@@ -45,9 +45,13 @@
 // priority puts this before client.c.
 static struct rlimit caller_nofile;
 
-__attribute__((constructor(101))) static void remember_limits(void)
+// Who called this command: by the time that Go asks, that process may have ended.
+int fx_first_parent;
+
+__attribute__((constructor(101))) static void remember_caller(void)
 {
 	syscall(SYS_prlimit64, 0, RLIMIT_NOFILE, NULL, &caller_nofile);
+	fx_first_parent = getppid();
 }
 
 static char *stack(struct fx_exec *x, int n) { return x->stacks + (n + 1) * FX_STACK; }
@@ -84,6 +88,24 @@ static int drop_privileges(void)
 	if (syscall(SYS_capset, &h, none) < 0)
 		return -1;
 	return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+}
+
+// A relay begins with no privilege at all: here, where there is one thread yet, so that all that Go starts have none
+// either. Without one to begin with there is nothing to drop but the way to another.
+__attribute__((constructor(102))) static void humble(int argc, char **argv, char **env)
+{
+	if (argc != 3 || strcmp(argv[0], FX_RELAY_NAME) != 0 || strcmp(argv[1], FX_RELAY_COMMAND) != 0 || env[0] != NULL)
+		return;
+	struct __user_cap_header_struct h = {_LINUX_CAPABILITY_VERSION_3, 0};
+	struct __user_cap_data_struct is[2];
+	if (syscall(SYS_capget, &h, is) < 0)
+		_exit(125);
+	int set = (is[0].effective & 1 << CAP_SETPCAP) != 0;
+	if (set ? drop_privileges() < 0 : prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
+		_exit(125);
+	memset(is, 0, sizeof is);
+	if (syscall(SYS_capset, &h, is) < 0)
+		_exit(125);
 }
 
 // Descriptors 0, 1 and 2 and nothing else. The numbers may overlap, so they are moved away first.

@@ -38,6 +38,8 @@ struct fx_cgroup {
 #define FX_CGROUPS 4
 #define FX_GROUP_PATH 1024
 
+extern int fx_first_parent; // who called this command
+
 // Why an exec was ended.
 enum fx_why { FX_BY_ITSELF, FX_WALL, FX_IDLE, FX_CPU_TIME, FX_MEMORY_USED, FX_TASKS, FX_STUCK };
 
@@ -150,19 +152,24 @@ struct fx_addr {
 	unsigned char ip[16];   // network order; the first four bytes for IPv4
 	uint16_t port;
 	uint8_t v6, udp;
+	uint8_t optional;       // it is left out where there is no such address
 };
 
 struct fx_listen {
 	int target;             // pidfd of the sandbox's process 1
 	const struct fx_addr *addrs;
 	size_t n;
-	volatile int *fds;      // n of them
+	volatile int *fds;      // n of them; -1: left out
 	char *stacks;
 	volatile size_t done;   // how many were made; the next one failed with err
 	volatile int err;
 };
 
 void fx_listen(struct fx_listen *l);
+
+// How this binary is started to be a relay (container/relay.go): with these two words, an id, and no variable.
+#define FX_RELAY_NAME "sandboxrun"
+#define FX_RELAY_COMMAND "relay"
 
 enum fx_probe_step {
 	FX_PROBE_OK, FX_PROBE_USERNS, FX_PROBE_MAP, FX_PROBE_NAMESPACES, FX_PROBE_MOUNT, FX_PROBE_NETWORK, FX_PROBE_PROC,

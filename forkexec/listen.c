@@ -50,7 +50,8 @@ static int maker(void *arg)
 		return 1;
 	}
 	for (; l->done < l->n; l->done++)
-		if ((l->fds[l->done] = listen_at(&l->addrs[l->done])) < 0) {
+		if ((l->fds[l->done] = listen_at(&l->addrs[l->done])) < 0 &&
+		    !(l->addrs[l->done].optional && (errno == EADDRNOTAVAIL || errno == EAFNOSUPPORT))) {
 			l->err = errno;
 			return 1;
 		}

@@ -52,3 +52,6 @@ func ProbeRoom() int {
 	defer stacks.Put(stack)
 	return int(C.fx_probe_room((*C.char)(unsafe.Pointer(stack))))
 }
+
+// FirstParent is the process that was our parent when this process began, before the Go runtime did.
+func FirstParent() int { return int(C.fx_first_parent) }

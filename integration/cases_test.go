@@ -14,7 +14,7 @@ import (
 var sharedCases = []string{
 	"fs01", "fs02", "fs03", "fs06", "fs07", "fs08", "fs09", "fs10", "fs11",
 	"pr01", "pr02", "pr03", "pr04", "pr07", "pr08", "pr09", "pr10", "pr11", "pr12", "pr13", "dv01", "dv03", "us01", "us03", "st02", "st03", "st04", "kn02",
-	"lm01", "lm02", "lm04",
+	"lm01", "lm02", "lm04", "nt01", "nt02", "nt04", "nt05", "nt07", "nt08", "nt09",
 }
 
 // TestSharedCases runs the shared scripts, where they are, against the binary. A script says by status 77 that it cannot

@@ -21,7 +21,10 @@ func TestCreateKilled(t *testing.T) {
 			n = 15
 		}
 		ws := b.mkdir("ws")
-		p := b.files(ws, object{"write": []string{ws}, "deny": []string{b.file("ws/key", "k")}})
+		p := b.policy(object{
+			"workdir": ws, "files": object{"write": []string{ws}, "deny": []string{b.file("ws/key", "k")}},
+			"network": object{"mode": "allowlist", "ports": []int{9}},
+		})
 		b.create("warm", p)
 		b.learnCgroups("warm")
 		b.run("delete", "warm").exits(0)
@@ -208,4 +211,17 @@ func TestAnotherUser(t *testing.T) {
 	}
 	b.call(call{wrap: they}, "--root", theirs, "kill", "theirbox", "TERM").exits(0)
 	same(t, "the exec", 143, statusOf(t, cmd, cmd.Wait()))
+}
+
+// TestCallerKilled: what a caller started in its last moments does not outlive it.
+func TestCallerKilled(t *testing.T) {
+	flavours(t, func(b *box) {
+		for i := range 10 {
+			script := fmt.Sprintf(`"$0" create orphan-of-none 2>/dev/null & sleep %.3f; kill -9 $$`, float64(i)/100)
+			_ = b.command(call{wrap: []string{"bash", "-c", script}}).Run()
+			eventually(b.t, "create has ended", func() bool { return processes("create orphan-of-none") == 0 })
+			eventually(b.t, "no sandbox runs", func() bool { return !strings.Contains(b.run("list").stdout, "running") })
+			b.run("sweep").exits(0)
+		}
+	})
 }

@@ -25,6 +25,7 @@ import (
 //	pty [-STATUS] INPUT ARG... the same on a terminal of 40 rows and 100 columns; INPUT ("" is none) is typed in
 //	json FIELD [VALUE]         the last standard output is a JSON object in which FIELD (a.b.0.c) is there, and is VALUE
 //	nothing DIR                no sandbox is left in a state directory
+//	record DIR KIND [KEY]      writes a record into a new directory: see scriptRecord
 //
 // $ROOT is the state directory that they use, $UID and $GID are the caller's, $BIN is the binary.
 func TestScript(t *testing.T) {
@@ -34,7 +35,7 @@ func TestScript(t *testing.T) {
 			Dir:   filepath.Join("testdata", "script"),
 			Setup: setUpScript,
 			Cmds: map[string]func(*testscript.TestScript, bool, []string){
-				"sr": scriptRun, "pty": scriptPty, "json": scriptJSON, "nothing": scriptNothing,
+				"sr": scriptRun, "pty": scriptPty, "json": scriptJSON, "nothing": scriptNothing, "record": scriptRecord,
 			},
 			Condition:          scriptCondition,
 			RequireUniqueNames: true,

@@ -27,7 +27,8 @@ func (d Decision) refuse(reason string) Decision {
 	return d
 }
 
-// Explain says in one sentence, for the program and its user, what allows the connection, or what is missing.
+// Explain says in one sentence, for the program and its user, what allows the connection, or what is missing. To what
+// address a name resolves here it does not say: programs are not to learn the names of this network from refusals.
 func (d Decision) Explain() string {
 	if d.Allow {
 		return d.target() + " is allowed by " + d.rule()
@@ -78,9 +79,9 @@ func (d Decision) missing() string {
 	case ReasonOwn:
 		return fmt.Sprintf("it %san address of this machine; add %q to network.allow_private", d.resolved(), d.Host)
 	case ReasonBadAddress:
-		return fmt.Sprintf("it resolves to %q, which is no address to connect to", d.Address)
+		return "it resolves to what is no address to connect to"
 	case ReasonOtherAddress:
-		return fmt.Sprintf("%s is another address", d.Address)
+		return "it was to be connected to another address"
 	}
 	return "no policy was asked"
 }
@@ -90,7 +91,7 @@ func (d Decision) resolved() string {
 	if d.Address.String() == d.Host {
 		return "is "
 	}
-	return fmt.Sprintf("resolves to %s, ", d.Address)
+	return "resolves to "
 }
 
 // andPrivate is what else an address that is not public will take.

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"io"
 	"net"
+	"runtime"
+	"runtime/debug"
 	"sync"
 	"syscall"
 	"time"
@@ -31,7 +33,11 @@ func (s *server) accept(ctx context.Context, ln *net.TCPListener, full func(cont
 			continue
 		}
 		wg.Go(func() {
-			defer func() { <-s.slots }()
+			defer func() {
+				if <-s.slots; len(s.slots) == 0 {
+					s.rest.Reset(restAfter)
+				}
+			}()
 			stop := context.AfterFunc(ctx, func() { reset(c) })
 			defer stop()
 			handle(ctx, c)
@@ -55,6 +61,18 @@ func (s *server) admit(ctx context.Context, c *net.TCPConn, full func(context.Co
 	case <-ctx.Done():
 		reset(c)
 		return false
+	}
+}
+
+// restAfter is how long after the last connection what many have left behind is released. The pipes that splice(2) goes
+// through are kept for the next connections by the Go runtime, which closes them when it collects garbage: that is minutes away
+// in a process that does nothing.
+const restAfter = time.Second
+
+func (s *server) tidy() {
+	if len(s.slots) == 0 {
+		runtime.GC()         // the pool's pipes are old now
+		debug.FreeOSMemory() // and released now
 	}
 }
 

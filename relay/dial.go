@@ -36,7 +36,7 @@ func (s *server) connect(ctx context.Context, host string, port int) (stream, ne
 	if err != nil {
 		return nil, d, err
 	}
-	c, err := s.dialFirst(ctx, addrs, port)
+	c, err := s.dialFirst(ctx, addrs, port, &d.Address)
 	if err != nil {
 		return nil, d, &failure{causeOf(err), d.Host, d.Port}
 	}
@@ -75,9 +75,10 @@ func (s *server) addresses(ctx context.Context, d netpolicy.Decision) ([]netip.A
 	return good, d, nil
 }
 
-// dialFirst tries addresses in order. None of them may use up the time of those behind it.
-func (s *server) dialFirst(ctx context.Context, addrs []netip.Addr, port int) (c stream, err error) {
+// dialFirst tries addresses in order, and says which was the last. None of them may use up the time of those behind it.
+func (s *server) dialFirst(ctx context.Context, addrs []netip.Addr, port int, last *netip.Addr) (c stream, err error) {
 	for i, a := range addrs {
+		*last = a
 		if c, err = s.dialOne(ctx, a, port, len(addrs)-i); err == nil {
 			return c, nil
 		}

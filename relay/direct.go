@@ -21,7 +21,7 @@ func (s *server) direct(ctx context.Context, port int, in *net.TCPConn) {
 		return
 	}
 	out, d, err := s.connect(ctx, host, port)
-	ev.Host, ev.Port, ev.Rule = d.Host, d.Port, d.Rule
+	ev.decided(d)
 	if err != nil {
 		reset(in)
 		s.notes.endWith(ev, err)

@@ -3,6 +3,8 @@ package relay
 import (
 	"sync"
 	"time"
+
+	"github.com/sandboxrun/sandboxrun/netpolicy"
 )
 
 // What became of a connection.
@@ -14,16 +16,25 @@ const (
 
 // Event is one connection, one request of a kept HTTP connection, or one refused DNS name.
 type Event struct {
-	Time     time.Time     `json:"time"`           // when it began
-	Kind     string        `json:"kind"`           // "forward", "connect", "http", "socks", "direct" or "dns"
-	Host     string        `json:"host,omitempty"` // asked for; of a forward, its target
-	Port     int           `json:"port,omitempty"` // asked for; of a forward, the port inside
-	Rule     string        `json:"rule,omitempty"` // the rule that allowed it, as the policy says it
+	Time     time.Time     `json:"time"`              // when it began
+	Kind     string        `json:"kind"`              // "forward", "connect", "http", "socks", "direct" or "dns"
+	Host     string        `json:"host,omitempty"`    // asked for; of a forward, its target
+	Port     int           `json:"port,omitempty"`    // asked for; of a forward, the port inside
+	Address  string        `json:"address,omitempty"` // that was connected to, or that was refused
+	Rule     string        `json:"rule,omitempty"`    // the rule that allowed it, as the policy says it
 	Verdict  string        `json:"verdict"`
 	Reason   string        `json:"reason,omitempty"` // a word of netpolicy's for what its rules refused; else a sentence
 	Up       int64         `json:"up"`               // bytes from inside, without HTTP heads and framing
 	Down     int64         `json:"down"`             // bytes to inside
 	Duration time.Duration `json:"duration_ns"`
+}
+
+// decided takes over what netpolicy has said.
+func (ev *Event) decided(d netpolicy.Decision) {
+	ev.Host, ev.Port, ev.Rule = d.Host, d.Port, d.Rule
+	if d.Address.IsValid() {
+		ev.Address = d.Address.String()
+	}
 }
 
 // notes hands events on, one at a time.

@@ -61,7 +61,7 @@ func (c *client) exchange(ctx context.Context, ev Event, h *head) bool {
 	}
 	for tries := 0; ; tries++ {
 		d, err := c.reach(ctx, t)
-		ev.Host, ev.Port, ev.Rule = d.Host, d.Port, d.Rule
+		ev.decided(d)
 		if err != nil {
 			return c.unreached(ev, h, err)
 		}

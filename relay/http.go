@@ -66,7 +66,7 @@ func (c *client) connectMethod(ctx context.Context, h *head) {
 		return
 	}
 	out, d, err := c.connect(ctx, t.host, t.port)
-	ev.Host, ev.Port, ev.Rule = d.Host, d.Port, d.Rule
+	ev.decided(d)
 	if err != nil {
 		c.refuse(ev, h, err)
 		return

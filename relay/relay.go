@@ -121,7 +121,8 @@ type server struct {
 	refusals refusals
 	told     sync.WaitGroup // those that are told that it is busy
 	notes    notes
-	pool     sync.Pool // of *[]byte, copyBuffer long
+	rest     *time.Timer // until tidy
+	pool     sync.Pool   // of *[]byte, copyBuffer long
 }
 
 // copyBuffer is how much a body is copied by, where the kernel cannot do it alone.
@@ -155,6 +156,7 @@ func Serve(ctx context.Context, cfg Config, files []*os.File, note func(Event)) 
 	}
 	wg.Wait()
 	s.told.Wait()
+	s.rest.Stop()
 	return errors.Join(errs...)
 }
 
@@ -183,6 +185,7 @@ func newServer(cfg Config, note func(Event)) (*server, error) {
 	s.slots = make(chan struct{}, s.lim.Conns)
 	s.dials = make(chan struct{}, s.lim.Dials)
 	s.busy = make(chan struct{}, maxBusy)
+	s.rest = time.AfterFunc(restAfter, s.tidy)
 	s.names = newNames(s.lim.Names)
 	s.pool.New = func() any { b := make([]byte, copyBuffer); return &b }
 	return s, nil

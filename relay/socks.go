@@ -44,7 +44,7 @@ func (c *client) socks(ctx context.Context) {
 		return
 	}
 	out, d, err := c.connect(ctx, host, port)
-	ev.Host, ev.Port, ev.Rule = d.Host, d.Port, d.Rule
+	ev.decided(d)
 	if err != nil {
 		c.socksReply(socksCode(err))
 		c.goodbye()

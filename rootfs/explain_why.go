@@ -73,7 +73,7 @@ func (x *Explainer) ruleOf(m *Mount) rule {
 	switch {
 	case ok:
 		return r
-	case m.Kind == MountTmpfs && m.Mode != hiddenMode, m.Kind == MountBind && m.Source == "":
+	case m.Kind == MountTmpfs && m.Mode != hiddenMode, m.Kind == MountBind && (m.Source == "" || m.Target == x.Tool):
 		return rule{key: fromDefault}
 	}
 	return rule{key: keyBase, from: fromDefault}
@@ -168,6 +168,10 @@ func (x *Explainer) whyInside(e *Explanation) {
 func (x *Explainer) whyShown(e *Explanation, m *Mount) {
 	r := x.ruleOf(m)
 	e.decidedBy(r)
+	if r.key == fromDefault {
+		e.say("it is sandboxrun itself, by which programs reach hosts through the proxy")
+		return
+	}
 	kind := "read-only"
 	if m.Writable {
 		kind = "writable"

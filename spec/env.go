@@ -9,6 +9,17 @@ import (
 // Environ is the environment of a program: what every program has, then what the policy takes from the caller, then
 // what it sets, then what this one exec adds.
 func (e *Exec) Environ(caller, extra map[string]string) []string {
+	env := e.Passed(caller, extra)
+	list := make([]string, 0, len(env))
+	for k, v := range env {
+		list = append(list, k+"="+v)
+	}
+	sort.Strings(list)
+	return list
+}
+
+// Passed is the same by names.
+func (e *Exec) Passed(caller, extra map[string]string) map[string]string {
 	env := map[string]string{}
 	maps.Copy(env, e.Env)
 	for k, v := range caller {
@@ -19,12 +30,7 @@ func (e *Exec) Environ(caller, extra map[string]string) []string {
 	for _, more := range []map[string]string{e.EnvSet, extra} {
 		maps.Copy(env, more)
 	}
-	list := make([]string, 0, len(env))
-	for k, v := range env {
-		list = append(list, k+"="+v)
-	}
-	sort.Strings(list)
-	return list
+	return env
 }
 
 // allowed says whether a variable's name matches one of the patterns, in which "*" stands for any characters.

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/sandboxrun/sandboxrun/record"
 	"github.com/sandboxrun/sandboxrun/rootfs"
 )
 
@@ -39,18 +40,14 @@ func Explainer(p *Policy, plan *Plan, h *Host, groups []int) *rootfs.Explainer {
 	if !plan.Exec.DropGroups {
 		program.Groups = groups
 	}
+	tool := ""
+	if hasConnector(plan.View) {
+		tool = ConnectPath
+	}
 	return &rootfs.Explainer{
-		View: plan.View, Policy: p.Files, Tree: h.Tree, Who: program, Launcher: launcher,
+		Tool: tool, View: plan.View, Policy: p.Files, Tree: h.Tree, Who: program, Launcher: launcher,
 		HiddenProc: plan.Exec.Hide, ReadonlyProc: plan.Exec.Readonly,
 	}
-}
-
-// Redacted says whether env.redact is meant for a variable: by its name, and by how long its value is.
-func Redacted(name, value string) bool {
-	const least = 16
-	return len(value) >= least && slices.ContainsFunc([]string{"_KEY", "_TOKEN", "_SECRET"}, func(end string) bool {
-		return strings.HasSuffix(name, end)
-	})
 }
 
 // secretName says whether a variable's value must not be printed: rather one too many.
@@ -94,7 +91,7 @@ func ExplainVariable(p *Policy, plan *Plan, caller map[string]string, name strin
 	default:
 		a.notPassed(isSet)
 	}
-	if a.OK && Redacted(name, value) {
+	if a.OK && record.Secret(name, value) {
 		a.redaction(p)
 	}
 	return a

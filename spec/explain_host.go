@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"math"
 	"net/netip"
-	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -14,7 +13,7 @@ import (
 
 // ExplainHost says whether the program can talk to a port of a host, and which rule decides. It asks the same rules as
 // what carries the connections, and resolves no name. The error is a fault in the policy's network.
-func ExplainHost(p *Policy, plan *Plan, caller map[string]string, host string, port int) (Answer, error) {
+func ExplainHost(p *Policy, plan *Plan, host string, port int) (Answer, error) {
 	a := Answer{Asked: netAddress(host, port), Why: []string{}, Rule: "network.mode", From: cutKey(p.Network.From)}
 	n := &p.Network
 	if n.Mode == netpolicy.Host {
@@ -22,21 +21,20 @@ func ExplainHost(p *Policy, plan *Plan, caller map[string]string, host string, p
 		a.say("%s is %q: the program has the host's own network, and nobody judges its connections", a.at(), n.Mode)
 		return a, nil
 	}
-	if isLoopback(host) && port >= 1 && port <= math.MaxUint16 {
-		a.loopback(p, plan, caller, port)
-	} else if err := a.judge(p, host, port); err != nil {
+	if isLoopback(host) && a.forwarded(plan, host, port) {
+		return a, nil
+	}
+	if err := a.judge(p, plan, host, port); err != nil {
 		return a, err
 	}
-	// What is not carried must not look as if it were.
-	if missing := network(n); a.OK && len(missing) > 0 {
-		a.OK, a.Is = false, "not reachable"
-		a.Why = append(slices.Clone(missing), a.Why...)
+	if isLoopback(host) && !a.OK && port >= 1 && port <= math.MaxUint16 {
+		a.ownLoopback(port)
 	}
 	return a, nil
 }
 
 // judge asks the rules.
-func (a *Answer) judge(p *Policy, host string, port int) error {
+func (a *Answer) judge(p *Policy, plan *Plan, host string, port int) error {
 	rules, err := netpolicy.Compile(&p.Network)
 	if err != nil {
 		return fmt.Errorf("compile network rules: %w", err)
@@ -56,11 +54,29 @@ func (a *Answer) judge(p *Policy, host string, port int) error {
 		why += " (" + a.From + ")"
 	}
 	a.say("%s", why)
-	if _, err := netip.ParseAddr(d.Host); err == nil || !d.Allow {
+	if !d.Allow {
 		return nil
 	}
-	a.sayAddresses(p, d.Host)
+	if _, err := netip.ParseAddr(d.Host); err != nil {
+		a.sayAddresses(p, d.Host)
+	}
+	a.sayWay(plan, port)
 	return nil
+}
+
+// sayWay says how a program gets there.
+func (a *Answer) sayWay(plan *Plan, port int) {
+	proxy := func(d Door) bool { return d.Kind == DoorProxy }
+	direct := func(d Door) bool { return d.Kind == DoorDirect && int(d.Listen.Port()) == port }
+	switch {
+	case plan.Relay == nil || !slices.ContainsFunc(plan.Relay.Doors, proxy):
+		a.OK, a.Is = false, "not reachable"
+		a.say("nothing carries the connection in this sandbox")
+	case slices.ContainsFunc(plan.Relay.Doors, direct):
+		a.say("programs that know of no proxy reach it too")
+	default:
+		a.say("it is reached through the proxy that HTTPS_PROXY names, and not by programs that know of none")
+	}
 }
 
 // sayAddresses says what the addresses are held to that a name turns out to have.
@@ -77,59 +93,38 @@ func (a *Answer) sayAddresses(p *Policy, host string) {
 		"link-local or this machine's own, since network.allow_private does not name it")
 }
 
-// loopback is about ports of 127.0.0.1, ::1 and localhost: inside, they are the sandbox's own.
-func (a *Answer) loopback(p *Policy, plan *Plan, caller map[string]string, port int) {
-	a.Is, a.Rule, a.From = "not forwarded", fromDefault, ""
-	for _, f := range forwards(p, plan, caller) {
-		if f.port == port {
-			a.OK, a.Is, a.Rule, a.From = true, "forwarded to "+f.to, f.key, f.from
-			a.say("%s forwards the port to %s", a.at(), f.to)
-			if f.note != "" {
-				a.say("%s", f.note)
-			}
-			return
-		}
+// forwarded looks for a port of 127.0.0.1, ::1 or localhost at which the relay listens.
+func (a *Answer) forwarded(plan *Plan, host string, port int) bool {
+	if plan.Relay == nil {
+		return false
 	}
+	addr, err := netip.ParseAddr(strings.Trim(host, "[]"))
+	for _, d := range plan.Relay.Doors {
+		at := d.Listen.Addr()
+		if d.Kind == DoorDirect || int(d.Listen.Port()) != port || err == nil && at != addr.Unmap() || err != nil && at == resolver() {
+			continue
+		}
+		if d.Kind != DoorForward {
+			a.OK, a.Is = true, "the sandbox's own "+map[bool]string{true: "proxy", false: "name server"}[d.Kind == DoorProxy]
+			a.say("%s is %q: the relay listens there, and lets through what the rules allow", a.at(), plan.Network)
+			return true
+		}
+		a.OK, a.Is, a.Rule, a.From = true, "forwarded to "+d.Target, d.Key, d.From
+		a.say("%s forwards the port to %s", a.at(), d.Target)
+		if d.Variable != "" {
+			a.say("the variable %s of the passed environment holds its URL", d.Variable)
+		}
+		return true
+	}
+	return false
+}
+
+// ownLoopback is about the other ports there: inside, they are the sandbox's own.
+func (a *Answer) ownLoopback(port int) {
+	a.Is, a.Rule, a.From, a.Why = "not forwarded", fromDefault, "", nil
 	a.say("no rule forwards port %d", port)
 	a.say("the sandbox's loopback is its own: the program reaches what it has started there itself, and nothing of the host's")
 	a.Hint = fmt.Sprintf("network.ports = [%d]", port)
-}
-
-// forward is a loopback port that leads out.
-type forward struct {
-	port                int
-	to, key, from, note string
-}
-
-// forwards lists what the policy forwards: ports first, then services, then URLs in the environment.
-func forwards(p *Policy, plan *Plan, caller map[string]string) []forward {
-	var list []forward
-	for _, port := range p.Network.Ports {
-		list = append(list, forward{port.Inside, port.Outside, "network.ports", cutKey(port.From), ""})
-	}
-	for _, text := range p.Network.Services {
-		if svc, err := netpolicy.ParseService(text); err == nil && svc.Loopback() {
-			list = append(list, forward{svc.Port, netAddress(svc.Host, svc.Port), "network.services", p.Place("network.services", text), ""})
-		}
-	}
-	if !p.Network.EnvURLs {
-		return list
-	}
-	for _, kv := range plan.Exec.Environ(caller, nil) {
-		name, value, _ := strings.Cut(kv, "=")
-		u, err := url.Parse(value)
-		if err != nil || u.Host == "" {
-			continue
-		}
-		svc, err := netpolicy.ParseService(u.Scheme + "://" + u.Host) // not the rest: it may hold a key
-		if err != nil || !svc.Loopback() {
-			continue
-		}
-		list = append(list, forward{
-			svc.Port, netAddress(svc.Host, svc.Port), "network.env_urls", "", "the variable " + name + " of the passed environment holds its URL",
-		})
-	}
-	return list
 }
 
 func isLoopback(host string) bool {

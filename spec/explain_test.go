@@ -7,10 +7,12 @@ import (
 )
 
 // explainWith resolves a policy on a made-up machine.
-func explainWith(t *testing.T, text string) (*Policy, *Plan) {
+func explainWith(t *testing.T, text string, env map[string]string) (*Policy, *Plan) {
 	t.Helper()
 	p := mustLoad(t, input("task.toml", text))
-	plan, err := Resolve(p, madeUpHost())
+	h := madeUpHost()
+	h.Env = env
+	plan, err := Resolve(p, h)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -26,7 +28,7 @@ mode = "isolated"
 `
 
 func TestExplainVariable(t *testing.T) {
-	p, plan := explainWith(t, explainPolicy)
+	p, plan := explainWith(t, explainPolicy, nil)
 	caller := map[string]string{"LC_ALL": "x", "A_KEY": "0123456789abcdefSECRET", "HOME": "/h", "OTHER": "hidden-value", "LC_TIME": "y"}
 	for _, c := range []struct {
 		name, is, rule, from, why, hint string
@@ -61,20 +63,6 @@ func TestExplainVariable(t *testing.T) {
 	}
 }
 
-func TestRedacted(t *testing.T) {
-	const long = "0123456789abcdef"
-	for name, want := range map[string]bool{
-		"A_KEY": true, "A_API_KEY": true, "A_TOKEN": true, "A_SECRET": true, "KEY": false, "A_KEY_FILE": false, "a_key": false,
-	} {
-		if got := Redacted(name, long); got != want {
-			t.Errorf("%s: %v", name, got)
-		}
-	}
-	if Redacted("A_KEY", long[:15]) {
-		t.Error("a short value is no key")
-	}
-}
-
 func TestExplainHost(t *testing.T) {
 	isolated, loop := explainPolicy+"env_urls = true\nports = [8000, \"5432=unix:/run/pg.sock\"]\nservices = [\"http://localhost:9000/v1\"]\n", "allowlist"
 	allow := "version = 1\n[network]\nmode = \"" + loop + "\"\nallowed_hosts = [\"api.example.com\", \"*.example.org:8443\", \"10.0.0.1\"]\n" +
@@ -89,22 +77,28 @@ func TestExplainHost(t *testing.T) {
 		{explainPolicy, "example.com", 443, false, "not allowed", "task.toml:6:8", `network.mode is "isolated"`},
 		{explainPolicy, "127.0.0.1", 80, false, "not forwarded", "", "no rule forwards port 80"},
 		{"version = 1\n[network]\nmode = \"host\"\n", "anything", 1, true, "allowed", "task.toml:3:8", "nobody judges"},
+		{isolated, "127.0.0.1", 8000, true, "forwarded to 127.0.0.1:8000", "task.toml:8:10", "forwards the port to 127.0.0.1:8000"},
+		{isolated, "localhost", 5432, true, "forwarded to unix:/run/pg.sock", "task.toml:8:16", "forwards the port to unix:/run/pg.sock"},
+		{isolated, "[::1]", 9000, true, "forwarded to 127.0.0.1:9000", "task.toml:9:13", "forwards the port to 127.0.0.1:9000"},
+		{isolated, "127.0.0.1", 7100, true, "forwarded to 127.0.0.1:7100", "", "the variable A_KEY of the passed environment"},
+		{isolated, "127.0.0.1", 7000, true, "forwarded to 127.0.0.1:7000", "", "the variable DATA_URL of the passed environment"},
+		{isolated, "127.0.0.2", 8000, false, "not forwarded", "", "no rule forwards port 8000"},
+		{allow, "127.0.0.1", 8000, false, "not forwarded", "", "no rule forwards port 8000"},
+		{allow, "api.example.com", 443, true, "allowed", "task.toml:4:18", "must be a public one"},
+		{allow, "API.example.com.", 80, true, "allowed", "task.toml:4:18", "programs that know of no proxy reach it too"},
+		{allow + "transparent = false\n", "api.example.com", 80, true, "allowed", "task.toml:4:18", "not by programs that know of none"},
 		{isolated, "127.0.0.1", 65536 + 8000, false, "not allowed", "task.toml:6:8", "a port is a number"},
-		{isolated, "127.0.0.1", 8000, false, "not reachable", "task.toml:8:10", "nothing is forwarded"},
-		{isolated, "localhost", 5432, false, "not reachable", "task.toml:8:16", "forwards the port to unix:/run/pg.sock"},
-		{isolated, "[::1]", 9000, false, "not reachable", "task.toml:9:13", "forwards the port to localhost:9000"},
-		{isolated, "127.0.0.1", 7100, false, "not reachable", "", "the variable A_KEY of the passed environment"},
-		{isolated, "127.0.0.1", 7000, false, "not reachable", "", "the variable DATA_URL of the passed environment"},
-		{allow, "api.example.com", 443, false, "not reachable", "task.toml:4:18", "must be a public one"},
-		{allow, "API.example.com.", 80, false, "not reachable", "task.toml:4:18", "not supported yet"},
-		{allow, "x.example.org", 8443, false, "not reachable", "task.toml:4:37", `network.allow_private at task.toml:5:18 has "*.example.org"`},
+		{allow, "127.0.0.1", 3128, true, "the sandbox's own proxy", "task.toml:3:8", "the relay listens there"},
+		{allow, "127.0.0.53", 53, true, "the sandbox's own name server", "task.toml:3:8", "the relay listens there"},
+		{allow, "localhost", 53, false, "not forwarded", "", "no rule forwards port 53"},
+		{allow, "x.example.org", 8443, true, "allowed", "task.toml:4:37", `network.allow_private at task.toml:5:18 has "*.example.org"`},
 		{allow, "x.example.org", 443, false, "not allowed", "task.toml:4:37", "is for another port"},
 		{allow, "10.0.0.1", 443, false, "not allowed", "task.toml:4:59", "network.allow_private"},
 		{allow, "bad host", 443, false, "not allowed", "task.toml:3:8", "neither a host name"},
 		{allow, "other.com", 70000, false, "not allowed", "task.toml:3:8", "a port is a number"},
 	} {
-		p, plan := explainWith(t, c.policy)
-		a, err := ExplainHost(p, plan, caller, c.host, c.port)
+		p, plan := explainWith(t, c.policy, caller)
+		a, err := ExplainHost(p, plan, c.host, c.port)
 		why := strings.Join(a.Why, "; ")
 		if err != nil || a.OK != c.ok || !strings.HasPrefix(a.Is, c.is) || a.From != c.from || !strings.Contains(why, c.why) {
 			t.Errorf("%s:%d: %v %+v", c.host, c.port, err, a)
@@ -115,9 +109,36 @@ func TestExplainHost(t *testing.T) {
 	}
 }
 
+// The proxy's variables are sandboxrun's, and so is the connector.
+func TestExplainProxy(t *testing.T) {
+	const text = "version = 1\n[env]\nallow = [\"HTTP_PROXY\"]\nset = { NO_PROXY = \"x\" }\n[network]\nmode = \"public\"\n"
+	p := mustLoad(t, input("task.toml", text))
+	h := madeUpHost()
+	h.Self = "/etc/services"
+	plan, err := Resolve(p, h)
+	if err != nil {
+		t.Fatal(err)
+	}
+	caller := map[string]string{"HTTP_PROXY": "theirs"}
+	if a := ExplainVariable(p, plan, caller, "HTTP_PROXY"); !a.OK || a.Is != "made by sandboxrun" || a.Rule != "default" {
+		t.Errorf("%+v", a)
+	}
+	if a := ExplainVariable(p, plan, caller, "NO_PROXY"); a.Is != "set by the policy" || a.From != "task.toml:4:9" {
+		t.Errorf("%+v", a)
+	}
+	e := Explainer(p, plan, h, nil).Explain(ConnectPath)
+	if !e.Inside() || e.Rule != "default" || !strings.Contains(strings.Join(e.Why, "; "), "sandboxrun itself") {
+		t.Errorf("%+v", e)
+	}
+	plan.Relay = nil
+	if a, err := ExplainHost(p, plan, "example.com", 443); err != nil || a.OK || a.Is != "not reachable" {
+		t.Errorf("without a relay: %+v, %v", a, err)
+	}
+}
+
 // The program's numbers are the caller's unless the policy says otherwise, and so are its groups unless they are dropped.
 func TestExplainer(t *testing.T) {
-	p, plan := explainWith(t, explainPolicy)
+	p, plan := explainWith(t, explainPolicy, nil)
 	h := madeUpHost()
 	x := Explainer(p, plan, h, []int{4, 5})
 	if x.Who.UID != h.UID || x.Who.GID != h.GID || !slices.Equal(x.Who.Groups, []int{4, 5}) || x.Launcher.UID != h.UID {

@@ -15,6 +15,7 @@ type Plan struct {
 	View         *rootfs.View `json:"view"`
 	Exec         Exec         `json:"exec"`
 	Network      string       `json:"network"` // the mode
+	Relay        *Relay       `json:"relay,omitempty"`
 	Limits       []Limit      `json:"limits,omitempty"`
 	Cgroups      Cgroups      `json:"cgroups,omitzero"` // those that hold some of them
 	Nproc        bool         `json:"nproc,omitempty"`  // as in Host
@@ -42,10 +43,12 @@ type Exec struct {
 	Env        map[string]string `json:"env"`       // what it has at least
 	EnvAllow   []string          `json:"env_allow"` // names and patterns that are taken from the caller
 	EnvSet     map[string]string `json:"env_set"`
-	Hide       []string          `json:"hide"`     // paths of its /proc that are hidden
-	Readonly   []string          `json:"readonly"` // and that it cannot write
-	Umask      int               `json:"umask"`
-	Limits     Limits            `json:"limits,omitzero"`
+	// Redact is whether the values of key-like variables are taken out of what is kept.
+	Redact   bool     `json:"redact,omitempty"`
+	Hide     []string `json:"hide"`     // paths of its /proc that are hidden
+	Readonly []string `json:"readonly"` // and that it cannot write
+	Umask    int      `json:"umask"`
+	Limits   Limits   `json:"limits,omitzero"`
 	// CPUFollowsWall is whether Limits.CPU is what Wall makes it by default: an exec with another time has another.
 	CPUFollowsWall bool `json:"cpu_follows_wall,omitempty"`
 	Affinity       int  `json:"affinity,omitempty"` // on how many processors the program is kept; 0: as its caller

@@ -29,13 +29,13 @@ func Resolve(p *Policy, h *Host) (*Plan, error) {
 	if ids.shownUID == 0 {
 		home = "/root"
 	}
-	plan.View, err = rootfs.Compile(rootfs.Request{
-		Policy: p.Files, Tree: h.Tree, Hostname: hostname, ResolvConf: resolvConf(p.Network.Mode, h.Resolv),
+	plan.View, err = view(rootfs.Request{
+		Policy: p.Files, Tree: h.Tree, Hostname: hostname, ResolvConf: resolvConf(&p.Network, h.Resolv),
 		TmpfsSize: tmpfsSize(p.Limits.Memory),
 		User: rootfs.Identity{
 			UID: ids.shownUID, GID: ids.shownGID, Name: ids.name, Group: ids.group, Home: home, Privileged: h.Root,
 		},
-	})
+	}, connector(&p.Network, h.Self))
 	if err != nil {
 		return nil, err
 	}
@@ -43,7 +43,9 @@ func Resolve(p *Policy, h *Host) (*Plan, error) {
 		home = "/tmp" // a grant is in its place that lacks it
 	}
 	plan.Exec = execOf(p, h, ids, plan.View.Workdir, home)
-	plan.Warnings = append(network(&p.Network), plan.View.Skipped...)
+	plan.Warnings = slices.Clone(plan.View.Skipped)
+	network(p, h, plan)
+	sockets(h, plan)
 	if err := limits(p, h, plan); err != nil {
 		return nil, err
 	}
@@ -92,12 +94,29 @@ func identify(u User, h *Host) (identity, error) {
 	return id, nil
 }
 
-// resolvConf is what the program finds in /etc/resolv.conf.
-func resolvConf(mode, host string) string {
-	if (mode == netpolicy.Public || mode == netpolicy.Host) && host != "" {
-		return host
+// view compiles what the program sees. The connector is left out where the policy leaves no room for it.
+func view(req rootfs.Request, connector *rootfs.Bind) (*rootfs.View, error) {
+	if connector != nil {
+		with := req
+		with.Policy.Binds = append(slices.Clone(req.Policy.Binds), *connector)
+		if v, err := rootfs.Compile(with); err == nil {
+			return v, nil
+		}
 	}
-	return "# There are no name servers here: the sandbox's network is " + mode + ".\n"
+	return rootfs.Compile(req)
+}
+
+// resolvConf is what the program finds in /etc/resolv.conf.
+func resolvConf(n *netpolicy.Policy, host string) string {
+	switch {
+	case n.Mode == netpolicy.Host && host != "":
+		return host
+	case proxied(n.Mode) && n.Transparent:
+		return "nameserver " + resolver().String() + "\n"
+	case proxied(n.Mode):
+		return "# There are no name servers here: the proxy, see HTTPS_PROXY, resolves the names of allowed hosts.\n"
+	}
+	return "# There are no name servers here: the sandbox's network is " + n.Mode + ".\n"
 }
 
 func execOf(p *Policy, h *Host, id identity, dir, home string) Exec {
@@ -107,7 +126,7 @@ func execOf(p *Policy, h *Host, id identity, dir, home string) Exec {
 		Env: map[string]string{
 			"PATH": defaultEnv, "HOME": home, "USER": id.name, "LOGNAME": id.name, "LANG": "C.UTF-8",
 		},
-		EnvAllow: slices.Clone(p.Env.Allow), EnvSet: maps.Clone(p.Env.Set),
+		EnvAllow: slices.Clone(p.Env.Allow), EnvSet: maps.Clone(p.Env.Set), Redact: p.Env.Redact,
 	}
 	for _, f := range h.ProcFiles {
 		switch {
@@ -118,20 +137,4 @@ func execOf(p *Policy, h *Host, id identity, dir, home string) Exec {
 		}
 	}
 	return e
-}
-
-// network says what the sandbox's network will not do yet. Whatever it does not do is refused to the program, never
-// allowed: without a relay the sandbox has loopback and nothing else.
-func network(n *netpolicy.Policy) []string {
-	switch n.Mode {
-	case netpolicy.Host:
-		return []string{"network: the program has the host's own network and every service on it"}
-	case netpolicy.Allowlist, netpolicy.Public:
-		return []string{fmt.Sprintf("network.mode = %q is not supported yet: the program reaches its own loopback only, "+
-			"no allowed host and no forwarded port", n.Mode)}
-	}
-	if len(n.Ports) > 0 || len(n.Services) > 0 {
-		return []string{"network.ports and network.services are not supported yet: nothing is forwarded"}
-	}
-	return nil
 }

@@ -265,30 +265,6 @@ func TestResolveErrors(t *testing.T) {
 	}
 }
 
-// What a policy asks for and the network cannot do yet must be said, and must not be allowed instead.
-func TestNetworkIsNeverWider(t *testing.T) {
-	for _, mode := range []string{"isolated", "allowlist", "public"} {
-		plan, err := resolve(t, "version = 1\nnetwork.mode = \""+mode+"\"", nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		own := false
-		for _, ns := range plan.Spec.Linux.Namespaces {
-			own = own || ns.Type == "network" && ns.Path == ""
-		}
-		if !own {
-			t.Errorf("%s: no network namespace of its own", mode)
-		}
-		if (len(plan.Warnings) > 0) != (mode != "isolated") {
-			t.Errorf("%s: warnings %q", mode, plan.Warnings)
-		}
-	}
-	plan, err := resolve(t, "version = 1\nnetwork.ports = [8000]", nil)
-	if err != nil || len(plan.Warnings) != 1 {
-		t.Errorf("a port that is not forwarded: %v, warnings %q", err, plan.Warnings)
-	}
-}
-
 func TestEnviron(t *testing.T) {
 	e := Exec{
 		Env: map[string]string{"PATH": "/bin", "LANG": "C.UTF-8"}, EnvAllow: []string{"LANG", "LC_*", "A*Z*"},

@@ -109,7 +109,8 @@ func envKeys() []key[Policy] {
 			"characters.", pattern, checkVariablePattern, func(p *Policy) *[]string { return &p.Env.Allow }),
 		envSetKey(),
 		flagKey("redact", "Whether values of *_API_KEY, *_KEY, *_TOKEN and *_SECRET that have 16 characters or more become "+
-			"<NAME> in everything that is kept. Nothing does this yet: --json prints the output as it is.", func(p *Policy) *bool { return &p.Env.Redact }).byDefault("true"),
+			"<NAME> in everything that is kept: the output in results and logs and in files of --output-dir, events, and messages. "+
+			"What a program writes straight to the caller is as it is.", func(p *Policy) *bool { return &p.Env.Redact }).byDefault("true"),
 	}
 }
 

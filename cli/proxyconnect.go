@@ -1,0 +1,68 @@
+package cli
+
+import (
+	"bufio"
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/urfave/cli/v2"
+)
+
+// proxyConnectCommand is for programs inside, above all ssh: what nc -X connect would do, for images that have no nc.
+func (p *program) proxyConnectCommand() *cli.Command {
+	return &cli.Command{
+		Name: "proxy-connect", Usage: "connect standard input and output to a host through the proxy", ArgsUsage: "HOST PORT",
+		Description: "For programs in a sandbox: ssh -o ProxyCommand='/.sandboxrun proxy-connect %h %p' HOST. The proxy is that of\n" +
+			"HTTPS_PROXY.",
+		Action: func(c *cli.Context) error {
+			if c.NArg() != 2 {
+				return &usage{"name a host and a port", helpHint(c)}
+			}
+			return p.proxyConnect(net.JoinHostPort(strings.Trim(c.Args().Get(0), "[]"), c.Args().Get(1)))
+		},
+	}
+}
+
+func (p *program) proxyConnect(target string) error {
+	text := cmp.Or(p.env["HTTPS_PROXY"], p.env["https_proxy"])
+	proxy, err := url.Parse(text)
+	if err != nil || proxy.Scheme != "http" || proxy.Host == "" {
+		return &usage{fmt.Sprintf("HTTPS_PROXY %q is no http:// proxy", text), "this command is for programs in a sandbox"}
+	}
+	const patience = 30 * time.Second
+	conn, err := net.DialTimeout("tcp", proxy.Host, patience)
+	if err != nil {
+		return fmt.Errorf("connect to proxy: %w", err)
+	}
+	defer conn.Close() //nolint:errcheck // nothing is left to be told
+	if _, err := fmt.Fprintf(conn, "CONNECT %s HTTP/1.1\r\nHost: %s\r\n\r\n", target, target); err != nil {
+		return fmt.Errorf("ask proxy: %w", err)
+	}
+	in := bufio.NewReader(conn)
+	res, err := http.ReadResponse(in, &http.Request{Method: http.MethodConnect})
+	if err != nil {
+		return fmt.Errorf("read answer of proxy: %w", err)
+	}
+	if res.StatusCode != http.StatusOK {
+		why, _ := io.ReadAll(io.LimitReader(res.Body, 4<<10)) // the status alone would do
+		_ = res.Body.Close()
+		return fmt.Errorf("connect to %s: %s", target, cmp.Or(strings.TrimSpace(string(why)), res.Status))
+	}
+	go func() {
+		_, _ = io.Copy(conn, p.in)
+		if t, ok := conn.(*net.TCPConn); ok {
+			_ = t.CloseWrite() // the other direction goes on
+		}
+	}()
+	if _, err := io.Copy(p.out, in); err != nil && !errors.Is(err, net.ErrClosed) {
+		return unlessClosed(err)
+	}
+	return nil
+}

@@ -1,0 +1,264 @@
+package cli
+
+import (
+	"crypto/ed25519"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/sandboxrun/sandboxrun/record"
+)
+
+func (p *program) verifyCommand() *cli.Command {
+	return &cli.Command{
+		Name: "verify", Usage: "check the record of a sandbox", ArgsUsage: "RECORD",
+		Description: "RECORD is a file, or a directory with a record.jsonl in it. Nothing but that is needed: no sandbox, and not this machine.\n" +
+			"Exit status: 0 if the record is whole and tells of nothing that is not well, else 1.",
+		Flags: []cli.Flag{
+			&cli.StringFlag{
+				Name: "policy", Aliases: []string{"p"},
+				Usage: "the sandbox must have had this policy: `FILE` (TOML or JSON, - for standard input) or the name of a preset",
+			},
+			&cli.StringFlag{Name: "key", Usage: "RECORD.sig must be a signature by the private key of the public one in `FILE` (PEM, Ed25519)"},
+			&cli.StringFlag{Name: "sandbox", Usage: "it must be the record of the sandbox `ID`"},
+			&cli.StringFlag{Name: "head", Usage: "the last event must have this `HASH`, which an earlier verify has shown"},
+			jsonFlag(),
+		},
+		Action: p.verify,
+	}
+}
+
+func (p *program) verify(c *cli.Context) error {
+	if c.NArg() != 1 {
+		return &usage{"name one record", helpHint(c)}
+	}
+	f, err := openRecord(c.Args().First())
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	o, err := p.verifyOptions(c, f.Name())
+	if err != nil {
+		return err
+	}
+	r, err := record.Verify(f, o)
+	if err != nil {
+		return err
+	}
+	if c.Bool("json") {
+		p.printJSON(r)
+	} else if err := showReport(p.out, r); err != nil {
+		return unlessClosed(err)
+	}
+	if !r.Well {
+		p.status = exitRefused
+	}
+	for _, problem := range r.Problems {
+		message := problem.Message
+		if problem.Line > 0 {
+			message = fmt.Sprintf("line %d: %s", problem.Line, message)
+		}
+		p.complain(said{problem.Code, printable(message), problemHint(problem.Code)})
+	}
+	return nil
+}
+
+// openRecord opens a record that is named by itself or by its directory. Whoever made it may have put anything there.
+func openRecord(path string) (*os.File, error) {
+	info, err := os.Stat(path)
+	if err == nil && info.IsDir() {
+		path = filepath.Join(path, record.FileName)
+		info, err = os.Stat(path)
+	}
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, &usage{fmt.Sprintf("there is no record %q", path), "name the file, or the directory that holds " + record.FileName}
+	}
+	if err == nil && !info.Mode().IsRegular() {
+		err = fmt.Errorf("%q is no regular file", path)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("open record: %w", err)
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("open record: %w", err)
+	}
+	return f, nil
+}
+
+func (p *program) verifyOptions(c *cli.Context, path string) (record.Options, error) {
+	o := record.Options{Sandbox: c.String("sandbox"), Head: c.String("head")}
+	for _, name := range []string{"policy", "key", "sandbox", "head"} {
+		if c.IsSet(name) && c.String(name) == "" {
+			return o, &usage{fmt.Sprintf("--%s is empty", name), helpHint(c)} // it must not look as if it had been checked
+		}
+	}
+	if b, err := hex.DecodeString(o.Head); o.Head != "" && (err != nil || len(b) != len(record.Digest(nil))/2) {
+		return o, &usage{fmt.Sprintf("--head %q is no hash", o.Head), "64 hexadecimal digits, as verify shows them"}
+	}
+	if name := c.String("policy"); name != "" {
+		policy, err := p.loadPolicy(name, false)
+		if err != nil {
+			return o, err
+		}
+		o.Policy = policy.Digest
+	}
+	var err error
+	if name := c.String("key"); name != "" {
+		if o.Key, err = readPublicKey(name); err != nil {
+			return o, err
+		}
+	}
+	o.Signature, err = readSignature(path + record.SignatureSuffix)
+	return o, err
+}
+
+func readPublicKey(name string) (ed25519.PublicKey, error) {
+	data, err := os.ReadFile(name)
+	if err != nil {
+		return nil, fmt.Errorf("read key: %w", err)
+	}
+	key, err := record.PublicKey(data)
+	if err != nil {
+		return nil, &usage{fmt.Sprintf("--key %q: %v", name, err), "openssl pkey -in KEY.pem -pubout writes the public key"}
+	}
+	return key, nil
+}
+
+// readSignature gives nothing where there is none.
+func readSignature(path string) ([]byte, error) {
+	f, err := os.Open(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read signature: %w", err)
+	}
+	defer f.Close()
+	const most = 64 << 10 // more than any has
+	data, err := io.ReadAll(io.LimitReader(f, most))
+	if err != nil {
+		return nil, fmt.Errorf("read signature: %w", err)
+	}
+	if len(data) == 0 {
+		data = []byte("\n") // there is one, and it is not good
+	}
+	return data, nil
+}
+
+func problemHint(code string) string {
+	switch code {
+	case record.CodeUnfinished:
+		return "if the sandbox still exists, verify again when it has been deleted"
+	case record.CodeCut, record.CodeTorn, record.CodeUntold, record.CodeEmpty:
+		return "what is missing is not known: do not rely on what the record does not say"
+	case record.CodeWrongPolicy:
+		return "the digest is of what the policy means: paths and variables in it must be what they were then"
+	case record.CodeNotSigned:
+		return "a signature is a file beside the record, with its name and " + record.SignatureSuffix
+	case record.CodeFormat:
+		return "use the version of sandboxrun that has written it"
+	case record.CodeBroken, record.CodeLitter, record.CodeOrphans:
+		return "" // the record is good; the sandbox was not
+	}
+	return "do not rely on this record"
+}
+
+// showReport writes a report for people. All that stands in a record may have been written by somebody else.
+func showReport(to io.Writer, r *record.Report) error {
+	w := tabwriter.NewWriter(to, 0, 0, 2, ' ', 0)
+	row := func(name, format string, args ...any) {
+		fmt.Fprintf(w, "%s\t%s\n", name, printable(fmt.Sprintf(format, args...)))
+	}
+	if s := r.Session; s != nil {
+		row("sandbox", "%s, session %s", s.Sandbox, r.Head.Session)
+		row("policy", "%s, digest %s", s.PolicyFile, s.PolicyDigest)
+		row("machine", "Linux %s, %s, network %s", s.Kernel, s.Backend, s.Network)
+	}
+	row("events", "%d, %s", r.Events, period(r.First, r.Last))
+	row("head", "%s", r.Head.Hash)
+	row("signature", "%s", signature(r.Signature))
+	row("held", "%s", list(r.Held, func(c record.Check) string { return c.Name }))
+	row("broken", "%s", list(r.Broken, func(c record.Check) string { return c.Name }))
+	row("not tested", "%s", list(r.NotTested, func(c record.Check) string { return because(c.Name, c.Why) }))
+	row("weaker", "%s", list(r.Weaker, func(x record.Weakness) string { return because(x.What, x.Reason) }))
+	row("limits not read back", "%s", list(r.Unverified, func(l record.Limit) string { return l.Name }))
+	outcomes := map[string]int{}
+	for _, run := range r.Runs {
+		outcomes[run.Outcome]++
+	}
+	row("runs", "%s", counts(outcomes))
+	row("network", "%s", counts(r.Network))
+	row("end", "%s", ended(r.End))
+	return w.Flush()
+}
+
+func period(first, last time.Time) string {
+	if first.IsZero() {
+		return "at no time"
+	}
+	return first.UTC().Format(time.DateTime) + " to " + last.UTC().Format(time.DateTime) + " UTC"
+}
+
+func signature(state string) string {
+	if state == record.SignatureUnchecked {
+		return "not checked: name the public key with --key"
+	}
+	return state
+}
+
+func because(what, why string) string {
+	if why == "" {
+		return what
+	}
+	return what + " (" + why + ")"
+}
+
+// list writes how many there are, and which.
+func list[T any](items []T, name func(T) string) string {
+	if len(items) == 0 {
+		return "none"
+	}
+	names := make([]string, len(items))
+	for i, item := range items {
+		names[i] = name(item)
+	}
+	return fmt.Sprintf("%d: %s", len(names), strings.Join(names, ", "))
+}
+
+func counts(m map[string]int) string {
+	if len(m) == 0 {
+		return "none"
+	}
+	var parts []string
+	for _, k := range slices.Sorted(maps.Keys(m)) {
+		parts = append(parts, fmt.Sprintf("%d %s", m[k], k))
+	}
+	return strings.Join(parts, ", ")
+}
+
+func ended(e *record.End) string {
+	if e == nil {
+		return "none"
+	}
+	looked := func(what string, nobody bool, n int) string {
+		if nobody {
+			return what + " not looked for"
+		}
+		return fmt.Sprintf("%d %s", n, what)
+	}
+	return strings.Join([]string{
+		e.Why, looked("litter", e.Litter == nil, len(e.Litter)), looked("orphans", e.Orphans == nil, len(e.Orphans)),
+	}, ", ")
+}

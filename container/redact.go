@@ -1,0 +1,72 @@
+package container
+
+import (
+	"errors"
+	"io"
+	"strings"
+
+	"github.com/sandboxrun/sandboxrun/record"
+)
+
+// What is kept of an exec has no value of a key-like variable in it, where the policy says so (env.redact): the output in
+// results, logs and files, the events, warnings and errors. What goes straight to a writer of the caller's is as the program
+// wrote it.
+
+// environ is what the program of an exec has, and what redacts its values; that is nil where nothing is to be redacted.
+func (sb *Sandbox) environ(req Request) ([]string, *record.Redactor) {
+	e := &sb.state.Launch
+	env := e.Environ(req.Caller, req.Env)
+	if req.Tty != nil && variable(env, "TERM") == "" {
+		env = append(env, "TERM=xterm")
+	}
+	if !e.Redact {
+		return env, nil
+	}
+	var secrets map[string]string
+	for _, kv := range env {
+		if name, value, _ := strings.Cut(kv, "="); record.Secret(name, value) {
+			if secrets == nil {
+				secrets = map[string]string{}
+			}
+			secrets[name] = value
+		}
+	}
+	return env, record.NewRedactor(secrets)
+}
+
+// clean passes a stream on without values. Wait tells it of the stream's end.
+func (r *Running) clean(to io.Writer) io.Writer {
+	if r.redactor == nil {
+		return to
+	}
+	w := r.redactor.Writer(to)
+	r.cleaned = append(r.cleaned, w)
+	return w
+}
+
+// redactedError is an error whose text is another.
+type redactedError struct {
+	text string
+	err  error
+}
+
+func (e *redactedError) Error() string { return e.text }
+
+func (e *redactedError) Unwrap() error { return e.err }
+
+// redacted takes values out of what an error says. What it is stays.
+func redacted(err error, r *record.Redactor) error {
+	text := r.String(err.Error())
+	e, ok := errors.AsType[*Error](err)
+	hint := ""
+	if ok {
+		hint = r.String(e.Hint)
+	}
+	switch {
+	case text == err.Error() && (!ok || hint == e.Hint):
+		return err
+	case !ok:
+		return &redactedError{text, err}
+	}
+	return &Error{Code: e.Code, Hint: hint, Err: &redactedError{text, err}}
+}

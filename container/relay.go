@@ -1,0 +1,257 @@
+package container
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime/debug"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/sandboxrun/sandboxrun/forkexec"
+	"github.com/sandboxrun/sandboxrun/netpolicy"
+	"github.com/sandboxrun/sandboxrun/relay"
+	"github.com/sandboxrun/sandboxrun/spec"
+)
+
+// A sandbox whose policy has a network has one relay: this binary started again, outside, in a session of its own, without
+// privilege (forkexec.c) and with a filter of its own (relayfilter.go). It holds listening sockets that were made inside,
+// and ends with process 1.
+
+// RelayCommand is the word by which the binary is told to be a relay. A sandbox's id follows, for whoever lists
+// processes; all else comes through standard input.
+const RelayCommand = "relay"
+
+// relayLock is held by the relay: whoever can lock it knows that it has ended.
+const relayLock = "relay.lock"
+
+// Descriptors that a relay finds open, before its listeners.
+const (
+	relayDir   = iota + 3 // the sandbox's directory
+	relayInit             // pidfd of process 1
+	relayHeld             // relayLock
+	relayFirst            // the first listener
+)
+
+// relayOrder is what a relay is to do.
+type relayOrder struct {
+	ID        string
+	Policy    netpolicy.Policy
+	Listeners []relay.Listener
+}
+
+// relayProcess is a relay that is being started.
+type relayProcess struct {
+	cmd    *exec.Cmd
+	answer *os.File
+}
+
+// startRelay makes the sockets inside and starts the process that holds them. ready waits for it.
+func (sb *Sandbox) startRelay(plan *spec.Plan, dir *os.Root) (*relayProcess, error) {
+	if plan.Relay == nil {
+		return nil, nil
+	}
+	order := relayOrder{ID: sb.state.ID, Policy: plan.Relay.Policy}
+	files, err := sb.listen(plan.Relay.Doors)
+	if err != nil {
+		return nil, err
+	}
+	defer closeAll(files)
+	lock, err := dir.OpenFile(relayLock, os.O_CREATE|os.O_EXCL|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, fail("state_unusable", diskHint, "start relay: %w", cause(err))
+	}
+	defer lock.Close()
+	if err := flock(lock, unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		return nil, fmt.Errorf("start relay: %w", err)
+	}
+	pass := []*os.File{sb.dir, sb.init, lock}
+	for i, d := range plan.Relay.Doors {
+		if files[i] != nil {
+			pass = append(pass, files[i])
+			order.Listeners = append(order.Listeners, relay.Listener{Kind: d.Kind, Port: int(d.Listen.Port()), Target: d.Target})
+		}
+	}
+	return launchRelay(&order, pass)
+}
+
+// listen makes the doors' sockets. Where there is no IPv6 those on ::1 are left out: nothing inside can look for them.
+func (sb *Sandbox) listen(doors []spec.Door) ([]*os.File, error) {
+	list := make([]forkexec.Endpoint, len(doors))
+	for i, d := range doors {
+		list[i] = forkexec.Endpoint{Addr: d.Listen, UDP: d.Kind == spec.DoorDNS, Optional: d.Listen.Addr().Is6()}
+	}
+	files, err := forkexec.Listen(sb.init, list)
+	if err != nil {
+		if e := noRoom("start relay", err); e != nil {
+			return nil, e
+		}
+		return nil, fail("sandbox_unavailable", "", "start relay: %w", err)
+	}
+	return files, nil
+}
+
+func closeAll(files []*os.File) {
+	for _, f := range files {
+		if f != nil {
+			f.Close()
+		}
+	}
+}
+
+func launchRelay(order *relayOrder, pass []*os.File) (*relayProcess, error) {
+	data, err := json.Marshal(order)
+	if err != nil {
+		return nil, fmt.Errorf("start relay: %w", err)
+	}
+	// What the caller left open for us is not the relay's: a pipe's reader would wait for it.
+	if err := unix.CloseRange(3, math.MaxUint32, unix.CLOSE_RANGE_CLOEXEC); err != nil {
+		return nil, fmt.Errorf("start relay: %w", err)
+	}
+	cmd := exec.Command("/proc/self/exe", RelayCommand, order.ID)
+	cmd.Args[0], cmd.Dir, cmd.Env, cmd.ExtraFiles = "sandboxrun", "/", []string{}, pass
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	in, answer, err := startPiped(cmd)
+	if err != nil {
+		if e := noRoom("start relay", err); e != nil {
+			return nil, e
+		}
+		return nil, fail("sandbox_unavailable", "", "start relay: %w", err)
+	}
+	_, _ = in.Write(data) // that it has ended is seen by ready
+	in.Close()
+	return &relayProcess{cmd, answer}, nil
+}
+
+// ready waits until the relay serves.
+func (r *relayProcess) ready() error {
+	if r == nil {
+		return nil
+	}
+	text, err := io.ReadAll(r.answer)
+	switch {
+	case err != nil:
+		r.abandon()
+		return fmt.Errorf("start relay: %w", err)
+	case string(text) == relayServes:
+		go func() { _ = r.cmd.Wait() }() // so that it leaves no zombie with a caller that stays
+		return r.answer.Close()
+	}
+	r.abandon()
+	if len(text) == 0 {
+		text = []byte("it has ended: " + r.cmd.ProcessState.String())
+	}
+	return fail("sandbox_unavailable", "", "start relay: %s", text)
+}
+
+// abandon ends a relay that nobody needs any more.
+func (r *relayProcess) abandon() {
+	if r != nil {
+		_ = r.answer.Close()
+		_ = r.cmd.Process.Kill()
+		_ = r.cmd.Wait()
+	}
+}
+
+// relayServes is what a relay answers once it serves; anything else says why it does not.
+const relayServes = "serving"
+
+// Relay is the relay's process: it serves until process 1 has ended. It is to be called by a process that was started for
+// it and has not done anything else.
+func Relay(in io.ReadCloser, answer io.WriteCloser) error {
+	const percent, most = 100, 256 << 20
+	debug.SetGCPercent(percent) // unlike a command it lives long
+	debug.SetMemoryLimit(most)
+	var order relayOrder
+	err := json.NewDecoder(in).Decode(&order)
+	in.Close()
+	files := make([]*os.File, len(order.Listeners))
+	for i := range files {
+		files[i] = os.NewFile(uintptr(relayFirst+i), "listener")
+	}
+	init := os.NewFile(relayInit, "process 1")
+	notes := &relayNotes{sb: &Sandbox{state: &State{ID: order.ID}, dir: os.NewFile(relayDir, "sandbox")}}
+	if err == nil {
+		err = notes.open()
+	}
+	if err == nil {
+		err = confineRelay()
+	}
+	text := relayServes
+	if err != nil {
+		text = err.Error()
+	}
+	_, told := io.WriteString(answer, text)
+	if err = errors.Join(err, told, answer.Close()); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	go func() {
+		pidfdWait(init, -1)
+		cancel()
+	}()
+	return relay.Serve(ctx, relay.Config{Sandbox: order.ID, Policy: order.Policy, Listeners: order.Listeners}, files, notes.note)
+}
+
+// relayAlive says whether the sandbox's relay runs.
+func (s *Store) relayAlive(id string) bool {
+	lock, err := s.root.Open(filepath.Join(id, relayLock))
+	if err != nil {
+		return false
+	}
+	defer lock.Close()
+	return flock(lock, unix.LOCK_SH|unix.LOCK_NB) != nil
+}
+
+// awaitRelay waits a moment for the relay of a sandbox that has ended: it has connections to close and events to write.
+func (s *Store) awaitRelay(id string) {
+	lock, err := s.root.Open(filepath.Join(id, relayLock))
+	if err != nil {
+		return
+	}
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		defer lock.Close()
+		_ = flock(lock, unix.LOCK_SH)
+	}()
+	select {
+	case <-ended:
+	case <-time.After(2 * time.Second): // somebody has stopped it; it will find nothing to write to
+	}
+}
+
+// RelayInfo is what the state command tells of a sandbox's relay.
+type RelayInfo struct {
+	Status string            `json:"status"` // "running" or "stopped"
+	Proxy  string            `json:"proxy,omitempty"`
+	Ports  map[string]string `json:"ports,omitempty"` // forwarded: where inside, and to where
+	Hosts  []string          `json:"allowed_hosts,omitempty"`
+}
+
+func (s *Store) relayInfo(st *State) *RelayInfo {
+	if st.Relay == nil {
+		return nil
+	}
+	info := &RelayInfo{Status: StatusStopped, Ports: map[string]string{}, Hosts: st.Relay.Policy.AllowedHosts}
+	if s.relayAlive(st.ID) {
+		info.Status = StatusRunning
+	}
+	for _, d := range st.Relay.Doors {
+		switch d.Kind {
+		case spec.DoorProxy:
+			info.Proxy = d.Listen.String()
+		case spec.DoorForward:
+			info.Ports[d.Listen.String()] = d.Target
+		}
+	}
+	return info
+}

@@ -1,0 +1,106 @@
+package container
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/sandboxrun/sandboxrun/relay"
+)
+
+// EventNetwork is the event of one connection, one request of a kept HTTP connection, or one name that was refused.
+const EventNetwork = "network"
+
+// NetworkEvent is what an event says of a connection.
+type NetworkEvent struct {
+	Kind       string  `json:"kind"` // "forward", "connect", "http", "socks", "direct" or "dns"
+	Host       string  `json:"host,omitempty"`
+	Port       int     `json:"port,omitempty"`
+	Address    string  `json:"address,omitempty"` // that was connected to, or refused
+	Rule       string  `json:"rule,omitempty"`    // of the policy, that allowed it
+	Verdict    string  `json:"verdict"`           // "allowed", "refused" or "failed"
+	Reason     string  `json:"reason,omitempty"`
+	Sent       int64   `json:"sent_bytes"` // from inside
+	Received   int64   `json:"received_bytes"`
+	DurationMS float64 `json:"duration_ms"`
+}
+
+// NetworkStats count what has gone through the relay since the sandbox was made.
+type NetworkStats struct {
+	Allowed  int64 `json:"allowed"` // connections and requests that have ended
+	Refused  int64 `json:"refused"`
+	Failed   int64 `json:"failed"`
+	Sent     int64 `json:"sent_bytes"`
+	Received int64 `json:"received_bytes"`
+}
+
+// networkFile holds NetworkStats as they are in memory, each number in eight bytes, little endian first. The relay writes
+// it, in one piece.
+const networkFile = "network"
+
+// relayNotes writes down what a relay tells of.
+type relayNotes struct {
+	sb    *Sandbox
+	stats NetworkStats
+	file  *os.File
+}
+
+func (n *relayNotes) open() error {
+	fd, err := unix.Openat(int(n.sb.dir.Fd()), networkFile, unix.O_RDWR|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o600)
+	if err != nil {
+		return fmt.Errorf("make %s: %w", networkFile, err)
+	}
+	n.file = os.NewFile(uintptr(fd), networkFile)
+	return n.write()
+}
+
+func (n *relayNotes) write() error {
+	var buf bytes.Buffer
+	if err := binary.Write(&buf, binary.LittleEndian, &n.stats); err != nil {
+		return err
+	}
+	_, err := n.file.WriteAt(buf.Bytes(), 0)
+	return err
+}
+
+// note is called for one event at a time. A full disk must not end a connection: what cannot be kept is still counted.
+func (n *relayNotes) note(ev relay.Event) {
+	switch ev.Verdict {
+	case relay.Allowed:
+		n.stats.Allowed++
+	case relay.Refused:
+		n.stats.Refused++
+	default:
+		n.stats.Failed++
+	}
+	n.stats.Sent += ev.Up
+	n.stats.Received += ev.Down
+	_ = n.write()
+	_ = n.sb.note(true, Event{Event: EventNetwork, NetworkEvent: &NetworkEvent{
+		Kind: ev.Kind, Host: ev.Host, Port: ev.Port, Address: ev.Address, Rule: ev.Rule, Verdict: ev.Verdict, Reason: shorten(ev.Reason, maxMessage),
+		Sent: ev.Up, Received: ev.Down, DurationMS: float64(ev.Duration.Round(time.Microsecond)) / float64(time.Millisecond),
+	}})
+}
+
+// network reads the counts; nil where the sandbox has no relay.
+func (s *Store) network(id string) (*NetworkStats, error) {
+	data, err := s.root.ReadFile(filepath.Join(id, networkFile))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	var n NetworkStats
+	if err == nil {
+		err = binary.Read(bytes.NewReader(data), binary.LittleEndian, &n)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read counts of the network of sandbox %q: %w", id, err)
+	}
+	return &n, nil
+}

@@ -1,0 +1,246 @@
+package record
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"hash"
+	"slices"
+	"time"
+)
+
+// Kinds of events.
+const (
+	KindSession = "SANDBOX_SESSION"
+	KindCheck   = "SANDBOX_CHECK"
+	KindRun     = "SANDBOX_RUN"
+	KindNetwork = "SANDBOX_NETWORK"
+	KindEnd     = "SANDBOX_END"
+)
+
+// Event is what can stand in a record: *Session, *Check, *Run, *Network and *End.
+type Event interface {
+	kind() string
+	redacted(r *Redactor) Event // a copy without the values of keys
+}
+
+// newEvent makes an empty event of a kind, or nil where there is none.
+func newEvent(kind string) Event {
+	switch kind {
+	case KindSession:
+		return &Session{}
+	case KindCheck:
+		return &Check{}
+	case KindRun:
+		return &Run{}
+	case KindNetwork:
+		return &Network{}
+	case KindEnd:
+		return &End{}
+	}
+	return nil
+}
+
+// Session is what a sandbox is, told once when it has been made.
+type Session struct {
+	Format       int               `json:"format"`         // Append fills it in
+	Sandbox      string            `json:"sandbox"`        // its id
+	Name         string            `json:"name,omitempty"` // the policy's
+	PolicyFile   string            `json:"policy_file"`
+	PolicyDigest string            `json:"policy_digest"` // of the policy's meaning, as spec.Policy has it
+	SpecDigest   string            `json:"spec_digest"`   // of the OCI configuration as JSON, in hex
+	Kernel       string            `json:"kernel"`        // its release
+	Backend      string            `json:"backend"`       // what has made it
+	Process      *Process          `json:"process"`       // process 1, as the kernel tells
+	Network      string            `json:"network"`       // the mode
+	Mounts       []Mount           `json:"mounts"`
+	Limits       []Limit           `json:"limits"`
+	Weaker       []Weakness        `json:"weaker"` // what was asked for and cannot be had
+	Versions     map[string]string `json:"versions"`
+}
+
+// Mount is one thing that a sandbox sees.
+type Mount struct {
+	Target   string `json:"target"`
+	Source   string `json:"source,omitempty"` // on the host
+	Kind     string `json:"kind"`             // such as "bind", "tmpfs", "mask"
+	Writable bool   `json:"writable"`
+}
+
+// Limit says how a limit is held.
+type Limit struct {
+	Name       string  `json:"limit"`
+	Value      float64 `json:"value"` // seconds, bytes or a number of things
+	EnforcedBy string  `json:"enforced_by"`
+	Verified   bool    `json:"verified"` // it has been read back
+}
+
+// Weakness is a protection that was asked for and cannot be had, with the reason.
+type Weakness struct {
+	What   string `json:"what"`
+	Reason string `json:"reason"`
+}
+
+// Results of a check.
+const (
+	Held      = "held"
+	Broken    = "broken"
+	NotTested = "not_tested"
+)
+
+// Check is a claim that was put to the test.
+type Check struct {
+	Name    string `json:"name"`
+	Layer   string `json:"layer"`   // the wall that is meant
+	What    string `json:"what"`    // the claim
+	Control string `json:"control"` // what was seen to work, or to be there, so that the test can fail
+	Result  string `json:"result"`
+	Why     string `json:"why,omitempty"` // where it did not hold, or was not tested
+}
+
+// Run is one exec, told when it has ended.
+type Run struct {
+	Exec       string    `json:"exec"`
+	ArgvSHA256 string    `json:"argv_sha256"` // ArgvDigest
+	Cwd        string    `json:"cwd"`
+	Outcome    string    `json:"outcome"` // this and the next three are those of the result
+	Finding    *string   `json:"finding"`
+	ExitCode   int       `json:"exit_code"`
+	Signal     *string   `json:"signal"`
+	Error      string    `json:"error,omitempty"` // the code of one
+	Started    time.Time `json:"started"`
+	Ended      time.Time `json:"ended"`
+	Usage      Usage     `json:"usage"`
+	Stdout     Stream    `json:"stdout"`
+	Stderr     Stream    `json:"stderr"`
+	Limits     []Limit   `json:"limits"`
+	Network    Traffic   `json:"network"`
+}
+
+// Usage is what an exec used, as in its result.
+type Usage struct {
+	WallMS       float64 `json:"wall_ms"`
+	CPUMS        float64 `json:"cpu_ms"`
+	MaxRSSBytes  int64   `json:"max_rss_bytes"`
+	WrittenBytes int64   `json:"written_bytes"`
+	Processes    int     `json:"processes"`
+}
+
+// Stream is what a program wrote. Where values of keys are redacted both are of the stream without them.
+type Stream struct {
+	Bytes  int64  `json:"bytes"`
+	SHA256 string `json:"sha256"` // of all of it, in hex
+}
+
+// Traffic sums up the network events of an exec.
+type Traffic struct {
+	Allowed  int   `json:"allowed"`
+	Refused  int   `json:"refused"`
+	Failed   int   `json:"failed"`
+	BytesIn  int64 `json:"bytes_in"` // to the program
+	BytesOut int64 `json:"bytes_out"`
+}
+
+// Network is one connection, or one that was refused.
+type Network struct {
+	Exec       string  `json:"exec,omitempty"` // where it is known
+	Way        string  `json:"way"`            // such as "forward", "http", "socks", "direct", "dns"
+	Host       string  `json:"host"`
+	Port       int     `json:"port,omitempty"`
+	Address    string  `json:"address,omitempty"` // that was connected to
+	Rule       string  `json:"rule,omitempty"`    // that allowed it
+	Verdict    string  `json:"verdict"`           // "allowed", "refused" or "failed"
+	Reason     string  `json:"reason,omitempty"`
+	BytesIn    int64   `json:"bytes_in"` // to the program
+	BytesOut   int64   `json:"bytes_out"`
+	DurationMS float64 `json:"duration_ms"`
+}
+
+// Ways in which a sandbox ends.
+const (
+	Deleted    = "deleted"
+	OwnerEnded = "owner_ended"
+	Lost       = "lost"
+)
+
+// End is what became of a sandbox.
+type End struct {
+	Why string `json:"why"`
+	// Execs is the number of the last exec: there is a Run for each from 1 on, or something ran that is not told of.
+	Execs    uint64   `json:"execs"`
+	Released []string `json:"released"` // what was given back
+	// Litter are paths of the host below grants that exist now and did not before, since something was mounted there.
+	// Nil, of this and Orphans, says that nobody has looked.
+	Litter  []string `json:"litter"`
+	Orphans []Orphan `json:"orphans"` // processes that are left
+}
+
+// Orphan is a process of a sandbox that is no more.
+type Orphan struct {
+	PID     int    `json:"pid"`
+	Command string `json:"command"`
+}
+
+func (*Session) kind() string { return KindSession }
+func (*Check) kind() string   { return KindCheck }
+func (*Run) kind() string     { return KindRun }
+func (*Network) kind() string { return KindNetwork }
+func (*End) kind() string     { return KindEnd }
+
+func (e *Session) redacted(r *Redactor) Event {
+	c := *e
+	c.Name, c.PolicyFile = r.String(e.Name), r.String(e.PolicyFile)
+	c.Mounts = slices.Clone(e.Mounts)
+	for i, m := range c.Mounts {
+		c.Mounts[i].Target, c.Mounts[i].Source = r.String(m.Target), r.String(m.Source)
+	}
+	c.Weaker = slices.Clone(e.Weaker)
+	for i, w := range c.Weaker {
+		c.Weaker[i] = Weakness{r.String(w.What), r.String(w.Reason)}
+	}
+	return &c
+}
+
+func (e *Check) redacted(r *Redactor) Event {
+	c := *e
+	c.What, c.Control, c.Why = r.String(e.What), r.String(e.Control), r.String(e.Why)
+	return &c
+}
+
+func (e *Run) redacted(r *Redactor) Event {
+	c := *e
+	c.Cwd, c.Error = r.String(e.Cwd), r.String(e.Error)
+	return &c
+}
+
+func (e *Network) redacted(r *Redactor) Event {
+	c := *e
+	c.Host, c.Rule, c.Reason = r.String(e.Host), r.String(e.Rule), r.String(e.Reason)
+	return &c
+}
+
+func (e *End) redacted(r *Redactor) Event {
+	c := *e
+	c.Released, c.Litter = r.Strings(e.Released), r.Strings(e.Litter)
+	c.Orphans = slices.Clone(e.Orphans)
+	for i, o := range c.Orphans {
+		c.Orphans[i].Command = r.String(o.Command)
+	}
+	return &c
+}
+
+// Meter measures a stream that is written to it. It never fails.
+type Meter struct {
+	bytes int64
+	sum   hash.Hash
+}
+
+// NewMeter makes a Meter that has seen nothing.
+func NewMeter() *Meter { return &Meter{sum: sha256.New()} }
+
+func (m *Meter) Write(p []byte) (int, error) {
+	m.bytes += int64(len(p))
+	return m.sum.Write(p)
+}
+
+// Stream is what was written so far.
+func (m *Meter) Stream() Stream { return Stream{m.bytes, hex.EncodeToString(m.sum.Sum(nil))} }

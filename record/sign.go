@@ -1,0 +1,122 @@
+package record
+
+import (
+	"bytes"
+	"crypto/ed25519"
+	"crypto/x509"
+	"encoding/json"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"os"
+	"syscall"
+)
+
+// SignatureSuffix makes the name of a record's signature of the record's own.
+const SignatureSuffix = ".sig"
+
+// maxSignature is more than a signature has, in bytes.
+const maxSignature = 4 << 10
+
+// Signature binds a record to a key. The record's head names all of it, up to that event. What is signed is the text
+//
+//	sandboxrun record 1 SESSION SEQ HASH
+//
+// with a newline at its end, by plain Ed25519.
+type Signature struct {
+	Head
+	Signature []byte `json:"signature"` // in base64
+}
+
+func (h Head) message() []byte {
+	return fmt.Appendf(nil, "sandboxrun record %d %s %d %s\n", Format, h.Session, h.Seq, h.Hash)
+}
+
+// Sign signs a record whose last event is head, and writes the signature beside it: into the directory dir, where the
+// record is called name. The file must not exist.
+func Sign(dir *os.File, name string, head Head, key ed25519.PrivateKey) error {
+	data, err := json.Marshal(Signature{head, ed25519.Sign(key, head.message())})
+	if err != nil {
+		return fmt.Errorf("sign record: %w", err)
+	}
+	f, err := openAt(dir, name+SignatureSuffix, syscall.O_WRONLY|syscall.O_CREAT|syscall.O_EXCL)
+	if err != nil {
+		return fmt.Errorf("sign record: %w", err)
+	}
+	_, err = f.Write(append(data, '\n'))
+	if err == nil {
+		err = f.Sync()
+	}
+	if cerr := f.Close(); err == nil {
+		err = cerr
+	}
+	if err == nil {
+		err = syncDir(dir)
+	}
+	if err != nil {
+		return fmt.Errorf("sign record: %w", err)
+	}
+	return nil
+}
+
+// readSignature reads a signature that a key has made.
+func readSignature(data []byte, key ed25519.PublicKey) (Head, error) {
+	var s Signature
+	if len(data) > maxSignature {
+		return Head{}, errors.New("it is too long")
+	}
+	dec := json.NewDecoder(bytes.NewReader(data))
+	dec.DisallowUnknownFields()
+	if err := dec.Decode(&s); err != nil {
+		return Head{}, err
+	}
+	if !ed25519.Verify(key, s.message(), s.Signature) {
+		return Head{}, errors.New("this key has not made it, or it was changed")
+	}
+	return s.Head, nil
+}
+
+// PrivateKey reads a key to sign with, as "openssl genpkey -algorithm ed25519" writes it: PKCS #8 in PEM.
+func PrivateKey(data []byte) (ed25519.PrivateKey, error) {
+	der, err := onlyBlock(data, "PRIVATE KEY")
+	if err != nil {
+		return nil, err
+	}
+	key, err := x509.ParsePKCS8PrivateKey(der)
+	if err != nil {
+		return nil, fmt.Errorf("read private key: %w", err)
+	}
+	if k, ok := key.(ed25519.PrivateKey); ok {
+		return k, nil
+	}
+	return nil, errors.New("read private key: it is not for Ed25519")
+}
+
+// PublicKey reads a key to verify with, as "openssl pkey -pubout" writes it: PKIX in PEM.
+func PublicKey(data []byte) (ed25519.PublicKey, error) {
+	der, err := onlyBlock(data, "PUBLIC KEY")
+	if err != nil {
+		return nil, err
+	}
+	key, err := x509.ParsePKIXPublicKey(der)
+	if err != nil {
+		return nil, fmt.Errorf("read public key: %w", err)
+	}
+	if k, ok := key.(ed25519.PublicKey); ok {
+		return k, nil
+	}
+	return nil, errors.New("read public key: it is not for Ed25519")
+}
+
+func onlyBlock(data []byte, kind string) ([]byte, error) {
+	block, rest := pem.Decode(data)
+	switch {
+	case block == nil:
+		return nil, fmt.Errorf("read key: there is no PEM block %q", kind)
+	case block.Type != kind:
+		return nil, fmt.Errorf("read key: the PEM block is %q, want %q", block.Type, kind)
+	case len(bytes.TrimSpace(rest)) > 0:
+		return nil, errors.New("read key: more than one PEM block")
+	}
+	return block.Bytes, nil
+}

@@ -1,0 +1,316 @@
+package record
+
+import (
+	"bufio"
+	"bytes"
+	"crypto/ed25519"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+)
+
+// Options are what a record must agree with. What is empty is not looked at.
+type Options struct {
+	Policy    string            // the policy's digest
+	Sandbox   string            // the sandbox's id
+	Session   string            // the session
+	Head      string            // the hash of the last event
+	Signature []byte            // the content of the signature's file
+	Key       ed25519.PublicKey // that must have made it
+}
+
+// Verify reads a record to its end, or to the first line that cannot be believed. The error is that of reading; what is
+// wrong with the record is in the report.
+func Verify(from io.Reader, o Options) (*Report, error) {
+	v := &verifier{report: newReport(), in: bufio.NewReaderSize(from, 64<<10), head: Head{Hash: noHash()}}
+	if err := v.lines(); err != nil {
+		return nil, fmt.Errorf("read record: %w", err)
+	}
+	r := v.report
+	r.Head = v.head
+	v.agrees(o)
+	if v.sound {
+		v.complete()
+	}
+	r.Well = len(r.Problems) == 0
+	return r, nil
+}
+
+type verifier struct {
+	report *Report
+	in     *bufio.Reader
+	number int    // of the line that was read last
+	head   Head   // of the last good line
+	last   string // its kind
+	sound  bool   // nobody has tampered with a line
+
+	torn     []byte // lines that are no events, and may have been torn
+	tornAt   int
+	tornWhat fault
+}
+
+// fault is what is wrong with a line.
+type fault struct{ code, message string }
+
+func (v *verifier) problem(code string, line int, format string, args ...any) {
+	v.report.Problems = append(v.report.Problems, Problem{code, line, fmt.Sprintf(format, args...)})
+}
+
+// next reads a line, with its newline. What is longer than any of ours is as good as none.
+func (v *verifier) next() (data []byte, err error) {
+	v.number++
+	for {
+		part, err := v.in.ReadSlice('\n')
+		if len(data) <= maxLine {
+			data = append(data, part...)
+		}
+		if !errors.Is(err, bufio.ErrBufferFull) {
+			return data, err
+		}
+	}
+}
+
+func (v *verifier) lines() error {
+	for end := false; !end; {
+		data, err := v.next()
+		if end = errors.Is(err, io.EOF); err != nil && !end {
+			return err
+		}
+		if len(data) == 0 {
+			break
+		}
+		f, err := v.line(data)
+		if err != nil {
+			return err
+		}
+		if f != nil {
+			v.problem(f.code, v.number, "%s", f.message)
+			return nil
+		}
+	}
+	v.sound = true
+	switch { // what was torn lacks its end
+	case len(v.torn) == 0:
+	case v.torn[len(v.torn)-1] != '\n' && v.tornWhat.code != CodeEdited:
+		v.noteTorn()
+	default:
+		v.sound = false
+		v.problem(v.tornWhat.code, v.tornAt, "%s", v.tornWhat.message)
+	}
+	return nil
+}
+
+// line looks at one line. The error is that of reading on.
+func (v *verifier) line(data []byte) (*fault, error) {
+	l, err := decode(bytes.TrimSuffix(data, []byte("\n")))
+	if err == nil && l.whole && (len(v.torn) == 0 || v.tells(l.Torn)) {
+		if len(v.torn) > 0 {
+			v.noteTorn()
+		} else if l.Torn != nil {
+			return &fault{CodeRemoved, "it tells of bytes before it that are not there"}, nil
+		}
+		f, err := v.follows(&l)
+		if f == nil && err == nil {
+			f = v.take(&l)
+		}
+		return f, err
+	}
+	if len(v.torn) > 0 && err == nil && l.whole || len(v.torn) > 3*maxLine {
+		v.number = v.tornAt // what was not understood there was not torn by a crash
+		return &v.tornWhat, nil
+	}
+	if len(v.torn) == 0 {
+		v.tornAt = v.number
+		v.tornWhat = fault{CodeEdited, "it was changed: its hash is not that of its content"}
+		if err != nil {
+			v.tornWhat = fault{CodeBadJSON, fmt.Sprintf("it is no event: %v", err)}
+		}
+	}
+	v.torn = append(v.torn, data...)
+	return nil, nil
+}
+
+// tells says whether an event tells of what stands before it.
+func (v *verifier) tells(t *Torn) bool {
+	return t != nil && t.Bytes == int64(len(v.torn)) && t.SHA256 == Digest(v.torn)
+}
+
+func (v *verifier) noteTorn() {
+	v.problem(CodeTorn, v.tornAt, "an event was cut off while it was written, by a crash or a full disk: what it said is not known")
+	v.report.Torn = append(v.report.Torn, Torn{Line: v.tornAt, Bytes: int64(len(v.torn)), SHA256: Digest(v.torn)})
+	v.torn = nil
+}
+
+// follows says whether a line that is whole stands where it belongs.
+func (v *verifier) follows(l *line) (*fault, error) {
+	if v.head.Session != "" && l.Session != v.head.Session {
+		return &fault{CodeForeignLine, fmt.Sprintf("it is of another session, %q; the record is of %q", l.Session, v.head.Session)}, nil
+	}
+	want := v.head.Seq + 1
+	switch {
+	case l.Seq > want:
+		found, err := v.comesLater(want)
+		if err != nil {
+			return nil, err
+		}
+		if found {
+			return &fault{CodeReordered, fmt.Sprintf("event %d stands before event %d", l.Seq, want)}, nil
+		}
+		if l.Seq == want+1 {
+			return &fault{CodeRemoved, fmt.Sprintf("event %d is missing before it", want)}, nil
+		}
+		return &fault{CodeRemoved, fmt.Sprintf("events %d to %d are missing before it", want, l.Seq-1)}, nil
+	case l.Seq < want:
+		return &fault{CodeRepeated, fmt.Sprintf("event %d is there again", l.Seq)}, nil
+	case l.Prev != v.head.Hash && want == 1:
+		return &fault{CodeReplaced, "the first event follows another"}, nil
+	case l.Prev != v.head.Hash:
+		return &fault{CodeReplaced, "it does not follow from the line before it: one of the two was replaced"}, nil
+	}
+	return nil, nil
+}
+
+// comesLater reads on, to the event of a number.
+func (v *verifier) comesLater(seq uint64) (bool, error) {
+	at := v.number
+	defer func() { v.number = at }()
+	for {
+		data, err := v.next()
+		if err != nil && !errors.Is(err, io.EOF) {
+			return false, err
+		}
+		if l, e := decode(bytes.TrimSuffix(data, []byte("\n"))); e == nil && l.Seq == seq {
+			return true, nil
+		}
+		if err != nil {
+			return false, nil
+		}
+	}
+}
+
+// take believes a line.
+func (v *verifier) take(l *line) *fault {
+	e := newEvent(l.Event)
+	switch {
+	case e == nil:
+		return &fault{CodeUnknownEvent, fmt.Sprintf("there is no event %q", l.Event)}
+	case v.last == "" && l.Event != KindSession:
+		return &fault{CodeOrder, fmt.Sprintf("the record begins with %s, not with %s", l.Event, KindSession)}
+	case v.last == KindEnd:
+		return &fault{CodeOrder, fmt.Sprintf("%s stands after the end", l.Event)}
+	case v.last != "" && l.Event == KindSession:
+		return &fault{CodeOrder, fmt.Sprintf("%s stands in the middle", l.Event)}
+	}
+	if s, ok := e.(*Session); ok {
+		var f struct {
+			Format int `json:"format"`
+		}
+		if err := json.Unmarshal(l.data, &f); err == nil && f.Format != Format {
+			return &fault{CodeFormat, fmt.Sprintf("the record has format %d; this version reads format %d", f.Format, Format)}
+		}
+		s.Format = Format
+	}
+	if err := json.Unmarshal(l.data, e); err != nil {
+		return &fault{CodeBadJSON, fmt.Sprintf("it is no %s: %v", l.Event, err)}
+	}
+	if why := v.report.take(e); why != "" {
+		return &fault{CodeBadJSON, fmt.Sprintf("it is no %s: %s", l.Event, why)}
+	}
+	v.head, v.last = Head{l.Session, l.Seq, l.hash}, l.Event
+	v.report.Events++
+	if v.report.First.IsZero() {
+		v.report.First = l.Time.Time
+	}
+	v.report.Last = l.Time.Time
+	return nil
+}
+
+// agrees looks at what the record must agree with.
+func (v *verifier) agrees(o Options) {
+	r := v.report
+	if s := r.Session; s != nil {
+		if o.Policy != "" && s.PolicyDigest != o.Policy {
+			v.problem(CodeWrongPolicy, 1, "the sandbox had another policy: %s with digest %s, not %s", s.PolicyFile, s.PolicyDigest, o.Policy)
+		}
+		if o.Sandbox != "" && s.Sandbox != o.Sandbox {
+			v.problem(CodeSwapped, 1, "it is the record of another sandbox, %q", s.Sandbox)
+		}
+		if o.Session != "" && v.head.Session != o.Session {
+			v.problem(CodeSwapped, 1, "it is the record of another session, %q", v.head.Session)
+		}
+	}
+	if v.sound && o.Head != "" && !strings.EqualFold(o.Head, v.head.Hash) {
+		v.problem(CodeCut, 0, "its last event is not the expected one: the end was cut off, lines were added, or it is another record")
+	}
+	v.signed(o)
+}
+
+func (v *verifier) signed(o Options) {
+	r := v.report
+	switch {
+	case o.Key == nil && len(o.Signature) > 0:
+		r.Signature = SignatureUnchecked
+		return
+	case o.Key == nil:
+		return
+	case len(o.Signature) == 0:
+		v.problem(CodeNotSigned, 0, "it has no signature")
+		return
+	}
+	r.Signature = SignatureBad
+	signed, err := readSignature(o.Signature, o.Key)
+	switch {
+	case err != nil:
+		v.problem(CodeBadSignature, 0, "the signature is not good: %v", err)
+	case !v.sound:
+	case signed.Session != v.head.Session:
+		v.problem(CodeSwapped, 0, "the signature is of another session, %q; the record is of %q", signed.Session, v.head.Session)
+	case signed.Seq > v.head.Seq:
+		v.problem(CodeCut, 0, "the end was cut off: %d events were signed, and %d are there", signed.Seq, v.head.Seq)
+	case signed.Seq < v.head.Seq:
+		v.problem(CodeGrown, 0, "%d events were signed, and %d are there", signed.Seq, v.head.Seq)
+	case signed != v.head:
+		v.problem(CodeBadSignature, 0, "the record was written anew: it has as many events as were signed, and others")
+	default:
+		r.Signature = SignatureGood
+	}
+}
+
+// complete looks at what the record tells, now that nobody has tampered with it.
+func (v *verifier) complete() {
+	r := v.report
+	if r.Events == 0 {
+		v.problem(CodeEmpty, 0, "there is no event in it")
+		return
+	}
+	for _, c := range r.Broken {
+		v.problem(CodeBroken, 0, "%s: %s does not hold: %s", c.Name, c.What, c.Why)
+	}
+	if r.End == nil {
+		v.problem(CodeUnfinished, 0, "it has no end: the sandbox still exists, its launcher was ended, or the end was cut off")
+		return
+	}
+	if missing := r.untold(); len(missing) > 0 {
+		names := make([]string, len(missing))
+		for i, n := range missing {
+			names[i] = fmt.Sprintf("e%06d", n)
+		}
+		v.problem(CodeUntold, 0, "how these execs ended is not told: %s", strings.Join(names, " "))
+	}
+	if len(r.End.Litter) > 0 {
+		v.problem(CodeLitter, 0, "the sandbox has left on the host: %q", r.End.Litter)
+	}
+	for _, o := range r.End.Orphans {
+		v.problem(CodeOrphans, 0, "process %d (%s) was left", o.PID, o.Command)
+	}
+}
+
+// execNumber is the number in an exec's name.
+func execNumber(name string) (uint64, bool) {
+	digits, ok := strings.CutPrefix(name, "e")
+	n, err := strconv.ParseUint(digits, 10, 64)
+	return n, ok && err == nil
+}

@@ -1,0 +1,234 @@
+package spec
+
+import (
+	"fmt"
+	"maps"
+	"net/netip"
+	"net/url"
+	"slices"
+	"strconv"
+
+	"github.com/sandboxrun/sandboxrun/netpolicy"
+	"github.com/sandboxrun/sandboxrun/rootfs"
+)
+
+// Relay is the process that stands in the doorway of a sandbox's network, and where it listens inside.
+type Relay struct {
+	Policy netpolicy.Policy `json:"policy"`
+	Doors  []Door           `json:"doors"`
+}
+
+// Door is one listening socket in the sandbox's network namespace. The kinds are those of package relay.
+type Door struct {
+	Kind   string         `json:"kind"`
+	Listen netip.AddrPort `json:"listen"`
+	Target string         `json:"target,omitempty"` // of a forward: "127.0.0.1:9001" or "unix:/run/pg.sock"
+
+	// Of a forward: which key of the policy asks for it, where, and for network.env_urls the variable that holds its URL.
+	Key      string `json:"key,omitempty"`
+	From     string `json:"from,omitempty"`
+	Variable string `json:"variable,omitempty"`
+}
+
+// Kinds of doors.
+const (
+	DoorForward = "forward"
+	DoorProxy   = "proxy"
+	DoorDNS     = "dns"
+	DoorDNSTCP  = "dns-tcp"
+	DoorDirect  = "direct"
+)
+
+const (
+	proxyPort = 3128 // squid's, which people know; where it is taken, the next free one
+	dnsPort   = 53
+	// ConnectPath is where a program finds this binary, to reach a host through the proxy: sandboxrun proxy-connect.
+	ConnectPath = "/.sandboxrun"
+)
+
+// resolver is where the program's C library asks for names: systemd-resolved's address, so that nobody is surprised.
+func resolver() netip.Addr { return netip.AddrFrom4([4]byte{127, 0, 0, 53}) }
+
+func loopback() netip.Addr { return netip.AddrFrom4([4]byte{127, 0, 0, 1}) }
+
+// proxied says whether a mode lets hosts be reached through the relay.
+func proxied(mode string) bool { return mode == netpolicy.Allowlist || mode == netpolicy.Public }
+
+// network decides the relay, the environment that leads programs to it, and what is worth a warning.
+func network(p *Policy, h *Host, plan *Plan) {
+	n := &p.Network
+	if n.Mode == netpolicy.Host {
+		plan.Warnings = append(plan.Warnings, "network: the program has the host's own network and every service on it")
+		return
+	}
+	list := forwards(p, plan.Exec.Passed(h.Env, h.ExecEnv))
+	r := &Relay{Policy: *n}
+	for _, f := range list {
+		r.Doors = append(r.Doors, f.doors()...)
+	}
+	if proxied(n.Mode) {
+		r.proxy(n, list, plan)
+	} else if hosts := remote(n); len(hosts) > 0 {
+		plan.Warnings = append(plan.Warnings, fmt.Sprintf("network.mode = %q: %s cannot be reached; network.mode = \"allowlist\" lets the "+
+			"hosts of allowed_hosts and services be reached", n.Mode, hosts[0]))
+	}
+	if len(r.Doors) > 0 {
+		plan.Relay = r
+	}
+}
+
+// sockets warns of services of the host's that a granted directory shows: no namespace stands between a program and a
+// socket that it sees (deer-flow#5145, moby#14767). A socket that is granted by its own name is meant.
+func sockets(h *Host, plan *Plan) {
+	const most = 5
+	var seen []string
+	for _, socket := range h.Sockets {
+		named := func(m rootfs.Mount) bool { return m.Source == socket }
+		if !slices.ContainsFunc(plan.View.Mounts, named) {
+			seen = append(seen, plan.View.Inside(socket)...)
+		}
+	}
+	for i, name := range seen {
+		if i == most {
+			plan.Warnings = append(plan.Warnings, fmt.Sprintf("files: and %d more sockets of the host's", len(seen)-most))
+			return
+		}
+		plan.Warnings = append(plan.Warnings, fmt.Sprintf("files: the program can talk to the service that listens on the socket %s, "+
+			"which a granted directory shows; files.deny hides it", name))
+	}
+}
+
+// remote lists the hosts that a policy names and that are not on the loopback.
+func remote(n *netpolicy.Policy) []string {
+	hosts := slices.Clone(n.AllowedHosts)
+	for _, s := range n.Services {
+		if svc, err := netpolicy.ParseService(s); err == nil && !svc.Loopback() {
+			hosts = append(hosts, s)
+		}
+	}
+	return hosts
+}
+
+// proxy adds what lets programs reach hosts: the proxy itself, and for those that do not know of it names and ports.
+func (r *Relay) proxy(n *netpolicy.Policy, forwards []forward, plan *Plan) {
+	rules, err := netpolicy.Compile(n)
+	if err != nil {
+		return // the loader has checked it; and without rules nothing is let through
+	}
+	ports := rules.Ports()
+	taken := func(p int) bool {
+		return slices.Contains(ports, p) || slices.ContainsFunc(forwards, func(f forward) bool { return f.port == p })
+	}
+	port := proxyPort
+	for taken(port) {
+		port++
+	}
+	r.door(DoorProxy, loopback(), port)
+	if n.Transparent {
+		r.door(DoorDNS, resolver(), dnsPort)
+		r.door(DoorDNSTCP, resolver(), dnsPort)
+		for _, p := range ports {
+			r.door(DoorDirect, netip.IPv4Unspecified(), p)
+		}
+	}
+	lead(&plan.Exec, port, hasConnector(plan.View))
+}
+
+func (r *Relay) door(kind string, a netip.Addr, port int) {
+	r.Doors = append(r.Doors, Door{Kind: kind, Listen: netip.AddrPortFrom(a, uint16(port))})
+}
+
+// lead tells programs of the proxy. Only what the policy itself sets is stronger: the caller's proxy is none in here.
+func lead(e *Exec, port int, ssh bool) {
+	proxy := "http://127.0.0.1:" + strconv.Itoa(port)
+	const direct = "localhost,127.0.0.1,::1"
+	env := map[string]string{
+		"HTTP_PROXY": proxy, "http_proxy": proxy, "HTTPS_PROXY": proxy, "https_proxy": proxy, "ALL_PROXY": proxy, "all_proxy": proxy,
+		"NO_PROXY": direct, "no_proxy": direct, "NODE_USE_ENV_PROXY": "1",
+	}
+	if ssh {
+		env["GIT_SSH_COMMAND"] = "ssh -o ProxyCommand='" + ConnectPath + " proxy-connect %h %p'"
+	}
+	maps.Copy(env, e.EnvSet)
+	e.EnvSet = env
+}
+
+// connector shows this binary to programs that reach hosts through the proxy alone: that of OpenSSH's ports, where no name
+// has an address, and in mode public.
+func connector(n *netpolicy.Policy, self string) *rootfs.Bind {
+	if self == "" || n.Mode != netpolicy.Public && (n.Mode != netpolicy.Allowlist || n.Transparent) {
+		return nil
+	}
+	return &rootfs.Bind{Source: self, Target: ConnectPath, From: fromDefault}
+}
+
+func hasConnector(v *rootfs.View) bool {
+	return slices.ContainsFunc(v.Mounts, func(m rootfs.Mount) bool { return m.Target == ConnectPath && m.From == fromDefault })
+}
+
+// forward is a loopback port inside that leads outside.
+type forward struct {
+	addr     netip.Addr // on which it is reached; 127.0.0.1 stands for ::1 too
+	port     int
+	target   string
+	key      string
+	from     string
+	variable string
+}
+
+func (f forward) doors() []Door {
+	addrs := []netip.Addr{f.addr}
+	if f.addr == loopback() {
+		addrs = append(addrs, netip.IPv6Loopback())
+	}
+	list := make([]Door, 0, len(addrs))
+	for _, a := range addrs {
+		list = append(list, Door{
+			Kind: DoorForward, Listen: netip.AddrPortFrom(a, uint16(f.port)), Target: f.target, Key: f.key, From: f.from, Variable: f.variable,
+		})
+	}
+	return list
+}
+
+// forwards are the ports that the policy names, then those of its services on the loopback, then those of loopback URLs in
+// the program's environment. A port that was named before leads where it was said to lead.
+func forwards(p *Policy, env map[string]string) []forward {
+	var list []forward
+	for _, port := range p.Network.Ports {
+		list = append(list, forward{addr: loopback(), port: port.Inside, target: port.Outside, key: "network.ports", from: cutKey(port.From)})
+	}
+	for _, s := range p.Network.Services {
+		list = addService(list, s, forward{key: "network.services", from: p.Place("network.services", s)})
+	}
+	if !p.Network.EnvURLs {
+		return list
+	}
+	for _, name := range slices.Sorted(maps.Keys(env)) {
+		if u, err := url.Parse(env[name]); err == nil {
+			u.User = nil // the program's, and nobody else's
+			list = addService(list, u.String(), forward{key: "network.env_urls", variable: name})
+		}
+	}
+	return list
+}
+
+// addService adds the port of a URL, if that is on the loopback and not forwarded already.
+func addService(list []forward, text string, f forward) []forward {
+	svc, err := netpolicy.ParseService(text)
+	if err != nil || !svc.Loopback() {
+		return list
+	}
+	f.addr, f.port = loopback(), svc.Port
+	target := loopback()
+	if a, err := netip.ParseAddr(svc.Host); err == nil {
+		target = a
+		if a != netip.IPv6Loopback() { // 127.0.0.1 stands for that too
+			f.addr = a
+		}
+	}
+	f.target = netip.AddrPortFrom(target, uint16(svc.Port)).String()
+	if slices.ContainsFunc(list, func(o forward) bool { return o.addr == f.addr && o.port == f.port }) {
+		return list
+	}
+	return append(list, f)
+}

@@ -19,6 +19,8 @@ type Explainer struct {
 	Who, Launcher Who
 	// HiddenProc and ReadonlyProc are the paths of the program's own /proc that it cannot open, and cannot write.
 	HiddenProc, ReadonlyProc []string
+	// Tool is the target of a bind that no rule asked for: the launcher's own, for programs that need it. Empty if there is none.
+	Tool string
 
 	seen  *scene
 	rules map[string]rule

@@ -2,9 +2,7 @@ package rootfs
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
-	"io/fs"
 	"path"
 	"slices"
 	"strconv"
@@ -75,7 +73,7 @@ func (x *Explainer) ruleOf(m *Mount) rule {
 	switch {
 	case ok:
 		return r
-	case m.Kind == MountTmpfs && m.Mode != hiddenMode, m.Kind == MountBind && m.Source == "":
+	case m.Kind == MountTmpfs && m.Mode != hiddenMode, m.Kind == MountBind && (m.Source == "" || m.Target == x.Tool):
 		return rule{key: fromDefault}
 	}
 	return rule{key: keyBase, from: fromDefault}
@@ -170,6 +168,10 @@ func (x *Explainer) whyInside(e *Explanation) {
 func (x *Explainer) whyShown(e *Explanation, m *Mount) {
 	r := x.ruleOf(m)
 	e.decidedBy(r)
+	if r.key == fromDefault {
+		e.say("it is sandboxrun itself, by which programs reach hosts through the proxy")
+		return
+	}
 	kind := "read-only"
 	if m.Writable {
 		kind = "writable"
@@ -188,6 +190,11 @@ func (x *Explainer) whyShown(e *Explanation, m *Mount) {
 			e.say("that wins over %s, which shows %s: the nearer rule decides", other, shown(up.Target))
 		}
 	}
+	x.sayMore(e, m)
+}
+
+// sayMore is what else decides, or should be known.
+func (x *Explainer) sayMore(e *Explanation, m *Mount) {
 	if t, ok := x.Tree.(mountFlags); ok && m.Writable {
 		if readOnly, _ := t.MountFlags(e.Host); readOnly {
 			e.say("the host's file system there is mounted read-only")
@@ -310,145 +317,4 @@ func (x *Explainer) also(e *Explanation) {
 		list[i] = shown(name)
 	}
 	e.say("the host's %s is inside as %s", shown(t.real), strings.Join(list, ", "))
-}
-
-func grantHint(p string) string { return "files.read = [" + tomlString(p) + "]" }
-
-// tomlString writes a TOML basic string. A path that is not UTF-8 cannot be written in a policy.
-func tomlString(s string) string {
-	var b strings.Builder
-	b.WriteByte('"')
-	for _, r := range s {
-		switch {
-		case r == '"' || r == '\\':
-			b.WriteRune('\\')
-			b.WriteRune(r)
-		case r < ' ' || r == 0x7f || !strconv.IsPrint(r):
-			fmt.Fprintf(&b, "\\U%08X", r)
-		default:
-			b.WriteRune(r)
-		}
-	}
-	b.WriteByte('"')
-	return b.String()
-}
-
-// bytesText writes a number of bytes as a policy would.
-func bytesText(n int64) string {
-	for _, u := range []struct {
-		size int64
-		unit string
-	}{{1 << 40, "T"}, {1 << 30, "G"}, {1 << 20, "M"}, {1 << 10, "K"}} {
-		if n >= u.size && n%u.size == 0 {
-			return strconv.FormatInt(n/u.size, 10) + u.unit
-		}
-	}
-	return strconv.FormatInt(n, 10) + " bytes"
-}
-
-// whyMissing finds the most particular reason for which nothing is there.
-func (x *Explainer) whyMissing(e *Explanation) {
-	if errors.Is(e.stop.err, errNotDir) {
-		e.say("%s is no directory", shown(e.stop.dir.Path))
-		return
-	}
-	t, hostErr := follow(x.seen.tree, e.Real)
-	if x.whyRefused(e, t) || x.whySkipped(e) {
-		return
-	}
-	switch m := x.seen.cover(e.Real); {
-	case m == nil:
-		x.whyNotGranted(e)
-	case m.Kind == MountTmpfs:
-		r := x.ruleOf(m)
-		e.decidedBy(r)
-		e.say("%s is memory of the sandbox, empty when that is made: %s", shown(m.Target), r)
-	default:
-		r := x.ruleOf(m)
-		e.decidedBy(r)
-		host := rebase(e.Real, m.Target, m.Source)
-		if !errors.Is(e.stop.err, fs.ErrNotExist) {
-			e.say("the host cannot tell what %s is: %v", shown(host), e.stop.err)
-			return
-		}
-		e.say("%s shows the host's %s, and there is no %s there", r, shown(m.Source), shown(host))
-	}
-	dir := e.stop.dir
-	if dir.Writable && x.Who.may(x.infoOf(dir), 2|1) {
-		e.say("the program can make it: %s is writable", shown(dir.Path))
-	}
-	if hostErr == nil && kernelPlace(t.real) == "" {
-		if m := x.seen.cover(e.Real); m != nil {
-			e.say("the host's own %s is not shown", shown(e.Real))
-		}
-		e.Hint = grantHint(e.Real)
-	}
-}
-
-func (x *Explainer) infoOf(p Place) Info {
-	_, info, _ := x.at(p.Path)
-	return info
-}
-
-// whyRefused is for what the policy keeps out by name.
-func (x *Explainer) whyRefused(e *Explanation, t trail) bool {
-	for _, d := range x.View.Absent {
-		if within(e.Real, d.Inside) {
-			e.decidedBy(x.rules[d.From])
-			e.say("%s names %s, and it does not exist: should it appear, each exec that starts then has it covered",
-				x.rules[d.From], shown(x.rules[d.From].path))
-			return true
-		}
-	}
-	for _, s := range x.Policy.Secrets {
-		real, _ := follow(x.seen.tree, s.Path)
-		if within(t.real, real.real) {
-			e.Rule, e.From = "files.secrets", place(s.From)
-			e.say("files.secrets at %s keeps %s out: no grant may hold it", e.From, shown(s.Path))
-			return true
-		}
-	}
-	return false
-}
-
-// whySkipped is for grants of what the host does not have.
-func (x *Explainer) whySkipped(e *Explanation) bool {
-	if x.Policy.Missing != "skip" {
-		return false
-	}
-	left := func(key, source, target, from string) bool {
-		if !within(e.Real, target) {
-			return false
-		}
-		if _, err := follow(x.seen.tree, source); !errors.Is(err, fs.ErrNotExist) {
-			return false
-		}
-		e.Rule, e.From = key, place(from)
-		e.say("%s at %s would show it, but the host has no %s (files.missing = %q)", key, e.From, shown(source), "skip")
-		return true
-	}
-	for key, list := range map[string][]Grant{keyRead: x.Policy.Read, keyWrite: x.Policy.Write} {
-		for _, g := range list {
-			if left(key, g.Path, g.Path, g.From) {
-				return true
-			}
-		}
-	}
-	return slices.ContainsFunc(x.Policy.Binds, func(b Bind) bool { return left(keyBind, b.Source, b.Target, b.From) })
-}
-
-// whyNotGranted is for what nothing shows: the sandbox's own root would hold it.
-func (x *Explainer) whyNotGranted(e *Explanation) {
-	base := rule{keyBase, place(cmp.Or(x.Policy.Base.From, fromDefault)), ""}
-	e.decidedBy(base)
-	what := map[string]string{
-		BaseSystem: "shows /usr, /lib*, /bin and a few files of /etc",
-		BaseHost:   "shows no homes, run directories, mounts and directories of users",
-		BaseNone:   "shows nothing",
-		BaseRootfs: "shows what lies in " + shown(x.Policy.Base.Dir),
-	}
-	e.say("no rule shows it, and %s %s", x.baseText(base), what[cmp.Or(x.Policy.Base.Kind, BaseSystem)])
-	if _, err := follow(x.seen.tree, e.Real); errors.Is(err, fs.ErrNotExist) {
-		e.say("nor does the host have it")
-	}
 }

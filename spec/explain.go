@@ -40,8 +40,12 @@ func Explainer(p *Policy, plan *Plan, h *Host, groups []int) *rootfs.Explainer {
 	if !plan.Exec.DropGroups {
 		program.Groups = groups
 	}
+	tool := ""
+	if hasConnector(plan.View) {
+		tool = ConnectPath
+	}
 	return &rootfs.Explainer{
-		View: plan.View, Policy: p.Files, Tree: h.Tree, Who: program, Launcher: launcher,
+		Tool: tool, View: plan.View, Policy: p.Files, Tree: h.Tree, Who: program, Launcher: launcher,
 		HiddenProc: plan.Exec.Hide, ReadonlyProc: plan.Exec.Readonly,
 	}
 }
@@ -77,7 +81,7 @@ func ExplainVariable(p *Policy, plan *Plan, caller map[string]string, name strin
 		a.say("%s has %q", a.at(), pattern)
 	case isMade:
 		a.Is, a.Rule, value = "made by sandboxrun", fromDefault, made
-		a.say("every program has it, here with the value %s", told(name, made))
+		a.say("each program of the sandbox has it, with the value %s", told(name, made))
 		if isSet {
 			a.say("the caller's own does not pass: no pattern of env.allow names it")
 		}

@@ -2,7 +2,9 @@ package spec
 
 import (
 	"fmt"
+	"math"
 	"net/netip"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -22,17 +24,17 @@ func ExplainHost(p *Policy, plan *Plan, host string, port int) (Answer, error) {
 	if isLoopback(host) && a.forwarded(plan, host, port) {
 		return a, nil
 	}
-	if err := a.judge(p, host, port); err != nil {
+	if err := a.judge(p, plan, host, port); err != nil {
 		return a, err
 	}
-	if isLoopback(host) && !a.OK {
+	if isLoopback(host) && !a.OK && port >= 1 && port <= math.MaxUint16 {
 		a.ownLoopback(port)
 	}
 	return a, nil
 }
 
 // judge asks the rules.
-func (a *Answer) judge(p *Policy, host string, port int) error {
+func (a *Answer) judge(p *Policy, plan *Plan, host string, port int) error {
 	rules, err := netpolicy.Compile(&p.Network)
 	if err != nil {
 		return fmt.Errorf("compile network rules: %w", err)
@@ -52,11 +54,29 @@ func (a *Answer) judge(p *Policy, host string, port int) error {
 		why += " (" + a.From + ")"
 	}
 	a.say("%s", why)
-	if _, err := netip.ParseAddr(d.Host); err == nil || !d.Allow {
+	if !d.Allow {
 		return nil
 	}
-	a.sayAddresses(p, d.Host)
+	if _, err := netip.ParseAddr(d.Host); err != nil {
+		a.sayAddresses(p, d.Host)
+	}
+	a.sayWay(plan, port)
 	return nil
+}
+
+// sayWay says how a program gets there.
+func (a *Answer) sayWay(plan *Plan, port int) {
+	proxy := func(d Door) bool { return d.Kind == DoorProxy }
+	direct := func(d Door) bool { return d.Kind == DoorDirect && int(d.Listen.Port()) == port }
+	switch {
+	case plan.Relay == nil || !slices.ContainsFunc(plan.Relay.Doors, proxy):
+		a.OK, a.Is = false, "not reachable"
+		a.say("nothing carries the connection in this sandbox")
+	case slices.ContainsFunc(plan.Relay.Doors, direct):
+		a.say("programs that know of no proxy reach it too")
+	default:
+		a.say("it is reached through the proxy that HTTPS_PROXY names, and not by programs that know of none")
+	}
 }
 
 // sayAddresses says what the addresses are held to that a name turns out to have.
@@ -73,15 +93,21 @@ func (a *Answer) sayAddresses(p *Policy, host string) {
 		"link-local or this machine's own, since network.allow_private does not name it")
 }
 
-// forwarded looks for a port of 127.0.0.1, ::1 or localhost that leads out.
+// forwarded looks for a port of 127.0.0.1, ::1 or localhost at which the relay listens.
 func (a *Answer) forwarded(plan *Plan, host string, port int) bool {
 	if plan.Relay == nil {
 		return false
 	}
 	addr, err := netip.ParseAddr(strings.Trim(host, "[]"))
 	for _, d := range plan.Relay.Doors {
-		if d.Kind != DoorForward || int(d.Listen.Port()) != port || err == nil && d.Listen.Addr() != addr.Unmap() {
+		at := d.Listen.Addr()
+		if d.Kind == DoorDirect || int(d.Listen.Port()) != port || err == nil && at != addr.Unmap() || err != nil && at == resolver() {
 			continue
+		}
+		if d.Kind != DoorForward {
+			a.OK, a.Is = true, "the sandbox's own "+map[bool]string{true: "proxy", false: "name server"}[d.Kind == DoorProxy]
+			a.say("%s is %q: the relay listens there, and lets through what the rules allow", a.at(), plan.Network)
+			return true
 		}
 		a.OK, a.Is, a.Rule, a.From = true, "forwarded to "+d.Target, d.Key, d.From
 		a.say("%s forwards the port to %s", a.at(), d.Target)

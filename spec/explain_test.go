@@ -85,7 +85,12 @@ func TestExplainHost(t *testing.T) {
 		{isolated, "127.0.0.2", 8000, false, "not forwarded", "", "no rule forwards port 8000"},
 		{allow, "127.0.0.1", 8000, false, "not forwarded", "", "no rule forwards port 8000"},
 		{allow, "api.example.com", 443, true, "allowed", "task.toml:4:18", "must be a public one"},
-		{allow, "API.example.com.", 80, true, "allowed", "task.toml:4:18", "must be a public one"},
+		{allow, "API.example.com.", 80, true, "allowed", "task.toml:4:18", "programs that know of no proxy reach it too"},
+		{allow + "transparent = false\n", "api.example.com", 80, true, "allowed", "task.toml:4:18", "not by programs that know of none"},
+		{isolated, "127.0.0.1", 65536 + 8000, false, "not allowed", "task.toml:6:8", "a port is a number"},
+		{allow, "127.0.0.1", 3128, true, "the sandbox's own proxy", "task.toml:3:8", "the relay listens there"},
+		{allow, "127.0.0.53", 53, true, "the sandbox's own name server", "task.toml:3:8", "the relay listens there"},
+		{allow, "localhost", 53, false, "not forwarded", "", "no rule forwards port 53"},
 		{allow, "x.example.org", 8443, true, "allowed", "task.toml:4:37", `network.allow_private at task.toml:5:18 has "*.example.org"`},
 		{allow, "x.example.org", 443, false, "not allowed", "task.toml:4:37", "is for another port"},
 		{allow, "10.0.0.1", 443, false, "not allowed", "task.toml:4:59", "network.allow_private"},
@@ -101,6 +106,33 @@ func TestExplainHost(t *testing.T) {
 		if strings.Contains(why, "secret") || strings.Contains(why, "pw") {
 			t.Errorf("a value is told: %s", why)
 		}
+	}
+}
+
+// The proxy's variables are sandboxrun's, and so is the connector.
+func TestExplainProxy(t *testing.T) {
+	const text = "version = 1\n[env]\nallow = [\"HTTP_PROXY\"]\nset = { NO_PROXY = \"x\" }\n[network]\nmode = \"public\"\n"
+	p := mustLoad(t, input("task.toml", text))
+	h := madeUpHost()
+	h.Self = "/etc/services"
+	plan, err := Resolve(p, h)
+	if err != nil {
+		t.Fatal(err)
+	}
+	caller := map[string]string{"HTTP_PROXY": "theirs"}
+	if a := ExplainVariable(p, plan, caller, "HTTP_PROXY"); !a.OK || a.Is != "made by sandboxrun" || a.Rule != "default" {
+		t.Errorf("%+v", a)
+	}
+	if a := ExplainVariable(p, plan, caller, "NO_PROXY"); a.Is != "set by the policy" || a.From != "task.toml:4:9" {
+		t.Errorf("%+v", a)
+	}
+	e := Explainer(p, plan, h, nil).Explain(ConnectPath)
+	if !e.Inside() || e.Rule != "default" || !strings.Contains(strings.Join(e.Why, "; "), "sandboxrun itself") {
+		t.Errorf("%+v", e)
+	}
+	plan.Relay = nil
+	if a, err := ExplainHost(p, plan, "example.com", 443); err != nil || a.OK || a.Is != "not reachable" {
+		t.Errorf("without a relay: %+v, %v", a, err)
 	}
 }
 

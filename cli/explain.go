@@ -9,6 +9,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"github.com/sandboxrun/sandboxrun/record"
 	"github.com/sandboxrun/sandboxrun/rootfs"
 	"github.com/sandboxrun/sandboxrun/spec"
 )
@@ -160,7 +161,7 @@ func (x *explainer) answer(one ask) (*answer, error) {
 	case askHost:
 		return x.netHost(one.name)
 	case askEnv:
-		a := spec.ExplainVariable(x.d.policy, x.d.plan, x.env, one.name)
+		a := spec.ExplainVariable(x.d.policy, x.d.plan, x.env, one.name, record.Secret)
 		return &answer{askEnv, plain(one.name), a.Is, a.OK, a.Why, a.Hint, a}, nil
 	}
 	env := map[string]string{}

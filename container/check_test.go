@@ -1,6 +1,7 @@
 package container
 
 import (
+	"errors"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -124,7 +125,7 @@ func TestForwardedPorts(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err = sb.newChecker(plan).run(filter)
-	if e, ok := err.(*Error); !ok || e.Code != CodeCheck {
+	if e, ok := errors.AsType[*Error](err); !ok || e.Code != CodeCheck {
 		t.Errorf("nothing listens yet: %v", err)
 	}
 	files, err := forkexec.Listen(sb.init, []forkexec.Endpoint{{Addr: netip.MustParseAddrPort("127.0.0.1:7077")}})

@@ -17,7 +17,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/sandboxrun/sandboxrun/forkexec"
-	"github.com/sandboxrun/sandboxrun/netpolicy"
 	"github.com/sandboxrun/sandboxrun/relay"
 	"github.com/sandboxrun/sandboxrun/spec"
 )
@@ -41,13 +40,6 @@ const (
 	relayFirst            // the first listener
 )
 
-// relayOrder is what a relay is to do.
-type relayOrder struct {
-	ID        string
-	Policy    netpolicy.Policy
-	Listeners []relay.Listener
-}
-
 // relayProcess is a relay that has been started and does not serve yet.
 type relayProcess struct {
 	cmd       *exec.Cmd
@@ -62,7 +54,7 @@ func (sb *Sandbox) startRelay(plan *spec.Plan, dir *os.Root) (*relayProcess, err
 	if plan.Relay == nil {
 		return nil, nil
 	}
-	order := relayOrder{ID: sb.state.ID, Policy: plan.Relay.Policy}
+	order := relay.Config{Sandbox: sb.state.ID, Policy: plan.Relay.Policy}
 	files, err := sb.listen(plan.Relay.Doors)
 	if err != nil {
 		return nil, err
@@ -183,7 +175,7 @@ func Relay(in io.ReadCloser, answer io.WriteCloser) error {
 	const percent, most = 100, 256 << 20
 	debug.SetGCPercent(percent) // unlike a command it lives long
 	debug.SetMemoryLimit(most)
-	var order relayOrder
+	var order relay.Config
 	err := json.NewDecoder(in).Decode(&order)
 	in.Close()
 	files := make([]*os.File, len(order.Listeners))
@@ -191,7 +183,7 @@ func Relay(in io.ReadCloser, answer io.WriteCloser) error {
 		files[i] = os.NewFile(uintptr(relayFirst+i), "listener")
 	}
 	init := os.NewFile(relayInit, "process 1")
-	notes := &relayNotes{sb: &Sandbox{state: &State{ID: order.ID}, dir: os.NewFile(relayDir, "sandbox")}}
+	notes := &relayNotes{sb: &Sandbox{state: &State{ID: order.Sandbox}, dir: os.NewFile(relayDir, "sandbox")}}
 	if err == nil {
 		err = notes.open()
 	}
@@ -211,7 +203,7 @@ func Relay(in io.ReadCloser, answer io.WriteCloser) error {
 		pidfdWait(init, -1)
 		cancel()
 	}()
-	return relay.Serve(ctx, relay.Config{Sandbox: order.ID, Policy: order.Policy, Listeners: order.Listeners}, files, notes.note)
+	return relay.Serve(ctx, order, files, notes.note)
 }
 
 // relayAlive says whether the sandbox's relay runs.

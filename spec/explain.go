@@ -5,7 +5,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/sandboxrun/sandboxrun/record"
 	"github.com/sandboxrun/sandboxrun/rootfs"
 )
 
@@ -57,8 +56,9 @@ func secretName(name string) bool {
 		func(word string) bool { return strings.Contains(name, word) })
 }
 
-// ExplainVariable says whether a variable reaches the program, and why. It never tells a value of the caller's.
-func ExplainVariable(p *Policy, plan *Plan, caller map[string]string, name string) Answer {
+// ExplainVariable says whether a variable reaches the program, and why. It never tells a value of the caller's. redacted
+// says for which names and values env.redact is meant.
+func ExplainVariable(p *Policy, plan *Plan, caller map[string]string, name string, redacted func(name, value string) bool) Answer {
 	a := Answer{Asked: name, OK: true, Why: []string{}}
 	e := &plan.Exec
 	theirs, isSet := caller[name]
@@ -91,7 +91,7 @@ func ExplainVariable(p *Policy, plan *Plan, caller map[string]string, name strin
 	default:
 		a.notPassed(isSet)
 	}
-	if a.OK && record.Secret(name, value) {
+	if a.OK && redacted(name, value) {
 		a.redaction(p)
 	}
 	return a
@@ -129,7 +129,7 @@ func told(name, value string) string {
 // redaction says what becomes of a key in what is kept: nothing is kept from anywhere yet. See env.redact in table.go.
 func (a *Answer) redaction(p *Policy) {
 	if p.Env.Redact {
-		a.say("its name is that of a key: env.redact is meant for it, but nothing does that yet; what the program prints is kept as it is")
+		a.say("its name is that of a key: env.redact puts <NAME> in place of its value in all that is kept")
 		return
 	}
 	a.say("its name is that of a key, and env.redact is off")

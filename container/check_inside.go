@@ -288,6 +288,9 @@ func (p *probe) numbers(t text) ([]int, error) {
 	var list []int
 	for len(data) > head {
 		size := int(binary.NativeEndian.Uint16(data[16:]))
+		if size <= head || size > len(data) {
+			break
+		}
 		name, _, _ := bytes.Cut(data[head:size], []byte{0})
 		if n, err := strconv.Atoi(string(name)); err == nil {
 			list = append(list, n)

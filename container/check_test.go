@@ -125,7 +125,8 @@ func TestForwardedPorts(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err = sb.newChecker(plan).run(filter)
-	if e, ok := errors.AsType[*Error](err); !ok || e.Code != CodeCheck {
+	var e *Error
+	if !errors.As(err, &e) || e.Code != CodeCheck {
 		t.Errorf("nothing listens yet: %v", err)
 	}
 	files, err := forkexec.Listen(sb.init, []forkexec.Endpoint{{Addr: netip.MustParseAddrPort("127.0.0.1:7077")}})

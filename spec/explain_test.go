@@ -37,7 +37,7 @@ func TestExplainVariable(t *testing.T) {
 		{"LC_ALL", "passes, with the caller's value", "env.allow", "task.toml:3:10", `env.allow at task.toml:3:10 has "LC_*"`, "", true},
 		{"LC_TIME", "set by the policy", "env.set", "task.toml:4:9", `env.set at task.toml:4:9 gives it "C"; that wins`, "", true},
 		{"MY_TOKEN", "set by the policy", "env.set", "task.toml:4:24", "a value that is not told", "", true},
-		{"A_KEY", "passes, with the caller's value", "env.allow", "task.toml:3:18", "nothing does that yet", "", true},
+		{"A_KEY", "passes, with the caller's value", "env.allow", "task.toml:3:18", "env.redact puts <NAME>", "", true},
 		{"HOME", "made by sandboxrun", "default", "", "the caller's own does not pass", "", true},
 		{"LC_NUMERIC", "not set", "env.allow", "task.toml:3:10", "the caller does not have it", "", false},
 		{"OTHER", "does not pass", "default", "", "the caller has it", `env.allow = ["OTHER"]`, false},

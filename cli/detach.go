@@ -44,16 +44,16 @@ func (p *program) detach(c *cli.Context, id string, req container.Request) error
 	})
 }
 
-// outputDir is --output-dir made absolute: a monitor has another working directory.
-func (p *program) outputDir(c *cli.Context) (string, error) {
-	dir := c.String("output-dir")
+// hostDir is a directory that a flag names, made absolute: others who use it have another working directory.
+func (p *program) hostDir(c *cli.Context, flag string) (string, error) {
+	dir := c.String(flag)
 	switch {
-	case !c.IsSet("output-dir") || filepath.IsAbs(dir):
+	case !c.IsSet(flag) || filepath.IsAbs(dir):
 		return dir, nil
 	case dir == "":
-		return "", &usage{"--output-dir is empty", "name a directory"}
+		return "", &usage{"--" + flag + " is empty", "name a directory"}
 	case p.cwdErr != nil:
-		return "", &usage{"the current directory does not exist any more", "give --output-dir an absolute path"}
+		return "", &usage{"the current directory does not exist any more", "give --" + flag + " an absolute path"}
 	}
 	return p.cwd + "/" + dir, nil // not cleaned: behind a link ".." is not what is left of it
 }

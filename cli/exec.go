@@ -81,7 +81,7 @@ func (p *program) request(c *cli.Context, command []string) (container.Request, 
 	if req.Timeout, err = duration(c, "timeout"); err != nil {
 		return req, err
 	}
-	if req.OutputDir, err = p.outputDir(c); err != nil {
+	if req.OutputDir, err = p.hostDir(c, "output-dir"); err != nil {
 		return req, err
 	}
 	if text := c.String("memory"); text != "" {

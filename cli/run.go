@@ -26,7 +26,7 @@ func execFlags() []cli.Flag {
 }
 
 // later are flags of the command line's contract whose work is still to be done. They are refused, never ignored.
-func later() []string { return []string{"view", "record", "translate", "read"} }
+func later() []string { return []string{"view", "translate", "read"} }
 
 func refuseLater(c *cli.Context) error {
 	for _, name := range later() {
@@ -42,7 +42,7 @@ func (p *program) runCommand() *cli.Command {
 		Name: "run", Usage: "run one program in a sandbox of its own", ArgsUsage: "[--] CMD [ARG...]",
 		Description: "Builds a sandbox, runs the program in it and removes the sandbox. Standard input and signals are passed on.\n" +
 			"Without --policy the program sees the system's programs and libraries, and may write in the current directory.",
-		Flags: append(append([]cli.Flag{policyFlag()}, execFlags()...), &cli.StringFlag{Name: "record", Hidden: true}),
+		Flags: append(append([]cli.Flag{policyFlag()}, execFlags()...), recordFlag(), signFlag()),
 		Action: func(c *cli.Context) error {
 			p.jsonResult = c.Bool("json")
 			return p.run(c)
@@ -66,18 +66,25 @@ func (p *program) run(c *cli.Context) error {
 			req.Tty = terminalSize(p.in)
 		}
 	}
+	o := container.Options{Owner: &container.Owner{PID: os.Getpid()}}
+	if o.Record, err = p.hostDir(c, "record"); err != nil {
+		return err
+	}
+	key, err := p.signingKey(c)
+	if err != nil {
+		return err
+	}
 	store, err := p.store(c)
 	if err != nil {
 		return err
 	}
 	defer store.Close()
-	owner := &container.Owner{PID: os.Getpid()}
-	sb, err := p.newSandbox(store, request{c.String("policy"), true, req.Env}, "run-"+strings.ToLower(rand.Text()), owner)
+	sb, err := p.newSandbox(store, request{c.String("policy"), true, req.Env}, "run-"+strings.ToLower(rand.Text()), o)
 	if err != nil {
 		return err
 	}
 	err = p.execute(sb, req, signals)
-	if derr := sb.Delete(); err == nil {
+	if derr := sb.DeleteSigned(key); err == nil {
 		err = derr
 	}
 	return err
@@ -91,7 +98,7 @@ type request struct {
 }
 
 // newSandbox builds a sandbox of a policy, once what dead ones have left is out of the way.
-func (p *program) newSandbox(s *container.Store, r request, id string, owner *container.Owner) (*container.Sandbox, error) {
+func (p *program) newSandbox(s *container.Store, r request, id string, o container.Options) (*container.Sandbox, error) {
 	plan, err := p.plan(r.policy, r.workspace, r.env)
 	if err != nil {
 		return nil, err
@@ -99,5 +106,8 @@ func (p *program) newSandbox(s *container.Store, r request, id string, owner *co
 	if _, err := s.Sweep(); err != nil {
 		return nil, err
 	}
-	return s.Create(id, plan, owner)
+	if o.Record != "" {
+		o.Versions = versions()
+	}
+	return s.CreateWith(id, plan, o)
 }

@@ -23,7 +23,7 @@ func (p *program) createCommand() *cli.Command {
 				Name: "owner", Usage: "`PID` of the process with which the sandbox ends, or none " +
 					"(default: the program that called this command; wrappers such as timeout are passed over)",
 			},
-			&cli.StringFlag{Name: "record", Hidden: true},
+			recordFlag(),
 		},
 		Action: p.create,
 	}
@@ -40,12 +40,15 @@ func (p *program) create(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	owner, err := p.owner(c)
-	if err != nil {
+	var o container.Options
+	if o.Owner, err = p.owner(c); err != nil {
+		return err
+	}
+	if o.Record, err = p.hostDir(c, "record"); err != nil {
 		return err
 	}
 	return p.withStore(c, func(s *container.Store) error {
-		sb, err := p.newSandbox(s, request{policy: c.String("policy")}, id, owner)
+		sb, err := p.newSandbox(s, request{policy: c.String("policy")}, id, o)
 		if err != nil {
 			return err
 		}
@@ -74,14 +77,19 @@ func (p *program) deleteCommand() *cli.Command {
 		Name: "delete", Usage: "end a sandbox with everything in it and remove it", ArgsUsage: "ID",
 		Flags: []cli.Flag{
 			&cli.BoolFlag{Name: "force", Aliases: []string{"f"}, Usage: "it is no error if there is none"},
+			signFlag(),
 		},
 		Action: func(c *cli.Context) error {
 			id, err := oneID(c)
 			if err != nil {
 				return err
 			}
+			key, err := p.signingKey(c)
+			if err != nil {
+				return err
+			}
 			return p.withStore(c, func(s *container.Store) error {
-				err := s.Delete(id)
+				err := s.DeleteSigned(id, key)
 				if err != nil && c.Bool("force") && describe(err).code == "not_found" {
 					return nil
 				}

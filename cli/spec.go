@@ -75,16 +75,7 @@ func (p *program) versionCommand() *cli.Command {
 			if err := noArguments(c); err != nil {
 				return err
 			}
-			facts := map[string]string{
-				"version": Version, "go": runtime.Version(), "platform": runtime.GOOS + "/" + runtime.GOARCH, "oci": specs.Version,
-			}
-			if info, ok := debug.ReadBuildInfo(); ok {
-				for _, d := range info.Deps {
-					if d.Path == "github.com/opencontainers/runc" {
-						facts["libcontainer"] = d.Version
-					}
-				}
-			}
+			facts := versions()
 			if c.Bool("json") {
 				p.printJSON(facts)
 				return nil
@@ -94,6 +85,21 @@ func (p *program) versionCommand() *cli.Command {
 			return nil
 		},
 	}
+}
+
+// versions are what this binary was built from.
+func versions() map[string]string {
+	facts := map[string]string{
+		"version": Version, "go": runtime.Version(), "platform": runtime.GOOS + "/" + runtime.GOARCH, "oci": specs.Version,
+	}
+	if info, ok := debug.ReadBuildInfo(); ok {
+		for _, d := range info.Deps {
+			if d.Path == "github.com/opencontainers/runc" {
+				facts["libcontainer"] = d.Version
+			}
+		}
+	}
+	return facts
 }
 
 func (p *program) completionCommand() *cli.Command {

@@ -29,8 +29,14 @@ const pauseStub = "/proc/self/fd/3"
 const filterFile = "seccomp.bpf"
 
 // Create builds a sandbox and leaves it ready for Exec. It ends with its owner; nil means that only Delete ends it.
-// Whatever fails, nothing is left behind.
-func (s *Store) Create(id string, plan *spec.Plan, owner *Owner) (_ *Sandbox, err error) {
+// Whatever fails, nothing is left behind. Where the plan has a relay, the calling program must be one that answers to
+// RelayCommand by Relay.
+func (s *Store) Create(id string, plan *spec.Plan, owner *Owner) (*Sandbox, error) {
+	return s.CreateWith(id, plan, Options{Owner: owner})
+}
+
+// CreateWith is Create with all options.
+func (s *Store) CreateWith(id string, plan *spec.Plan, o Options) (_ *Sandbox, err error) {
 	if err := CheckID(id); err != nil {
 		return nil, err
 	}
@@ -39,7 +45,7 @@ func (s *Store) Create(id string, plan *spec.Plan, owner *Owner) (_ *Sandbox, er
 		return nil, err
 	}
 	defer lock.Close() // process 1 has it open too
-	sb := &Sandbox{store: s, state: newState(id, plan, owner)}
+	sb := &Sandbox{store: s, state: newState(id, plan, o.Owner)}
 	defer func() {
 		if err != nil {
 			sb.discard()
@@ -61,7 +67,7 @@ func (s *Store) Create(id string, plan *spec.Plan, owner *Owner) (_ *Sandbox, er
 	if err := writeNew(dir, filterFile, string(forkexec.EncodeFilter(filter)), 0o400); err != nil {
 		return nil, err
 	}
-	if err := sb.start(plan, filter, dir, lock); err != nil {
+	if err := sb.start(plan, o, filter, dir, lock); err != nil {
 		return nil, err
 	}
 	if err := sb.noteCreated(); err != nil {
@@ -72,7 +78,7 @@ func (s *Store) Create(id string, plan *spec.Plan, owner *Owner) (_ *Sandbox, er
 
 // start has libcontainer make the namespaces around process 1, builds what programs see in them, proves that it is as
 // planned, and lets process 1 go once the state is on disk.
-func (sb *Sandbox) start(plan *spec.Plan, filter []unix.SockFilter, dir *os.Root, lock *os.File) error {
+func (sb *Sandbox) start(plan *spec.Plan, o Options, filter []unix.SockFilter, dir *os.Root, lock *os.File) error {
 	checks := sb.newChecker(plan)
 	plan = sabotagePlan(sb, plan)
 	trees, err := openTrees(plan.Spec)
@@ -106,13 +112,13 @@ func (sb *Sandbox) start(plan *spec.Plan, filter []unix.SockFilter, dir *os.Root
 		return err
 	}
 	if err = sb.furnish(plan, trees); err == nil {
-		err = sb.prove(checks, filter, dir)
+		err = sb.prove(plan, o, checks, filter, dir)
 	}
 	if err != nil {
 		relay.abandon()
 		return err
 	}
-	if err := relay.serve(); err != nil {
+	if err := relay.serve(sb.state.Record); err != nil {
 		return err
 	}
 	if _, err := release.Write([]byte{1}); err != nil {
@@ -135,8 +141,11 @@ func (sb *Sandbox) furnish(plan *spec.Plan, trees trees) error {
 }
 
 // prove checks that the sandbox is as it was planned, and only then writes down what execs need to know.
-func (sb *Sandbox) prove(checks *checker, filter []unix.SockFilter, dir *os.Root) (err error) {
+func (sb *Sandbox) prove(plan *spec.Plan, o Options, checks *checker, filter []unix.SockFilter, dir *os.Root) (err error) {
 	if sb.state.Checks, err = checks.run(filter); err != nil {
+		return err
+	}
+	if err := sb.startRecord(plan, o); err != nil {
 		return err
 	}
 	if err := sb.store.save(sb.state); err != nil {
@@ -159,7 +168,7 @@ func waitClosed(w *os.File) {
 // to start a program it is not written, and the command takes the long way.
 func (sb *Sandbox) saveLaunch(dir *os.Root, filter []unix.SockFilter) error {
 	l := &sb.state.Launch
-	if l.Limits.Disk > 0 {
+	if l.Limits.Disk > 0 || sb.state.Record != nil {
 		return nil
 	}
 	var watch []forkexec.Watch

@@ -1,6 +1,7 @@
 package container
 
 import (
+	"crypto/ed25519"
 	"errors"
 	"fmt"
 	"hash/fnv"
@@ -10,11 +11,16 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/sandboxrun/sandboxrun/record"
 )
 
 // Delete ends every process of a sandbox and removes everything that it had. A sandbox that has died already is
 // removed just so.
-func (s *Store) Delete(id string) error {
+func (s *Store) Delete(id string) error { return s.DeleteSigned(id, nil) }
+
+// DeleteSigned is Delete, and signs the sandbox's record with a key that is not nil.
+func (s *Store) DeleteSigned(id string, key ed25519.PrivateKey) error {
 	if err := CheckID(id); err != nil {
 		return err
 	}
@@ -22,9 +28,9 @@ func (s *Store) Delete(id string) error {
 	var e *Error
 	switch {
 	case err == nil:
-		return sb.Delete()
+		return sb.DeleteSigned(key)
 	case errors.As(err, &e) && e.Code == "sandbox_lost":
-		return s.removeDead(id)
+		return s.removeDead(id, key)
 	}
 	return err
 }
@@ -32,10 +38,10 @@ func (s *Store) Delete(id string) error {
 // removeDead removes what a sandbox has left whose process 1 cannot be found. Its lock says whether that has ended: it
 // may be held for a moment longer. Where it stays held process 1 lives, but cannot be seen from here, as from another
 // PID namespace, and must not be forgotten.
-func (s *Store) removeDead(id string) error {
+func (s *Store) removeDead(id string, key ed25519.PrivateKey) error {
 	for range 100 {
 		if !s.alive(id) {
-			return s.remove(id)
+			return s.remove(id, "", key)
 		}
 		time.Sleep(10 * time.Millisecond)
 	}
@@ -43,11 +49,14 @@ func (s *Store) removeDead(id string) error {
 }
 
 // Delete ends the sandbox and releases the handle.
-func (sb *Sandbox) Delete() error {
+func (sb *Sandbox) Delete() error { return sb.DeleteSigned(nil) }
+
+// DeleteSigned is Delete, and signs the record with a key that is not nil.
+func (sb *Sandbox) DeleteSigned(key ed25519.PrivateKey) error {
 	defer sb.Close()
 	sb.end()
 	sb.store.awaitMonitors(sb.state.ID)
-	return sb.store.remove(sb.state.ID)
+	return sb.store.remove(sb.state.ID, record.Deleted, key)
 }
 
 // end kills process 1. The kernel kills everything else in its PID namespace, and the nested ones, before that is gone.
@@ -66,7 +75,7 @@ func (sb *Sandbox) end() {
 func (sb *Sandbox) discard() {
 	sb.end()
 	sb.Close()
-	_ = sb.store.remove(sb.state.ID)
+	_ = sb.store.remove(sb.state.ID, record.Lost, nil)
 }
 
 // cgroupName names a sandbox's cgroups. Two stores may each have a sandbox of one id.

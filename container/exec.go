@@ -61,6 +61,13 @@ type Running struct {
 	stdout   *keeper
 	stderr   *keeper
 	pumps    sync.WaitGroup
+
+	// Where there is a record: it, and what it is to be told.
+	record  *telling
+	args    []string
+	cwd     string
+	meters  [2]*record.Meter // of the streams
+	network *NetworkStats    // at the start
 }
 
 // Start starts a program in the sandbox. The error is an *Error; a program that is not there, or cannot be executed,
@@ -78,7 +85,7 @@ func (sb *Sandbox) Start(req Request) (*Running, error) {
 	return r, nil
 }
 
-func (sb *Sandbox) begin(req Request) (*Running, error) {
+func (sb *Sandbox) begin(req Request) (_ *Running, err error) {
 	started := time.Now()
 	in, err := sb.inside()
 	if err != nil {
@@ -89,7 +96,15 @@ func (sb *Sandbox) begin(req Request) (*Running, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &Running{sb: sb, started: started, limits: sb.effective(req), redactor: req.redactor}
+	r := &Running{sb: sb, started: started, limits: sb.effective(req), redactor: req.redactor, args: req.Args, cwd: cmd.Dir}
+	if err := r.openRecord(); err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			r.record.close()
+		}
+	}()
 	r.reported = sb.reported(r.limits)
 	if r.limits.Disk > 0 {
 		r.disk = sb.watchDisk()
@@ -116,7 +131,8 @@ func (sb *Sandbox) begin(req Request) (*Running, error) {
 	streams.closeTheirs()
 	if err != nil {
 		streams.closeOurs()
-		return nil, sb.explain(err, req)
+		said := sb.explain(err, req)
+		return nil, cmp.Or(r.notStarted(err, said), said)
 	}
 	r.Name = r.process.Name
 	streams.flow(&r.pumps)
@@ -294,6 +310,7 @@ func (r *Running) Signal(sig unix.Signal) error {
 
 // Wait waits until the program has ended, everything that it started is gone and its output is complete.
 func (r *Running) Wait() (*Result, error) {
+	defer r.record.close()
 	st, err := r.process.Wait()
 	r.pumps.Wait()
 	for _, w := range r.cleaned {
@@ -318,6 +335,9 @@ func (r *Running) Wait() (*Result, error) {
 	res.Warnings = r.redactor.Strings(append(r.warnings, moveAppeared(r.lookouts, r.sb.state.ID+"-"+r.Name)...))
 	if err := r.noteEnded(res); err != nil && !slices.Contains(res.Warnings, unnoted(err)) {
 		res.Warnings = append(res.Warnings, unnoted(err))
+	}
+	if err := r.told(res); err != nil {
+		return nil, err
 	}
 	return res, nil
 }

@@ -21,6 +21,7 @@ const (
 // outputDir is the directory of Request.OutputDir, with the two files that were made in it.
 type outputDir struct {
 	name   string
+	what   string // it is called to the user
 	parent *os.File
 	dir    *os.File
 	made   string // what it is called in parent, if we have made it
@@ -34,7 +35,7 @@ func (sb *Sandbox) openOutput(name string) (*outputDir, error) {
 	if err != nil {
 		return nil, fmt.Errorf("keep output: %w", err)
 	}
-	o := &outputDir{name: name}
+	o := &outputDir{name: name, what: "output directory"}
 	if err := o.open(sees); err != nil {
 		o.discard()
 		return nil, err
@@ -67,7 +68,7 @@ func newFileAt(dir *os.File, name string) (*os.File, error) {
 // open walks to the directory, and makes it if only that is missing.
 func (o *outputDir) open(sees *shown) error {
 	w := hostWalk{rest: strings.Split(o.name, "/"), follow: func(dir *os.File) error {
-		return sees.refuse(dir, "a link on the way to output directory", o.name)
+		return sees.refuse(dir, "a link on the way to "+o.what, o.name)
 	}}
 	missing, err := w.walk()
 	o.dir = w.at
@@ -76,11 +77,11 @@ func (o *outputDir) open(sees *shown) error {
 	case errors.As(err, &e):
 		return err
 	case errors.Is(err, unix.ENOENT):
-		return fail(codeOutputDir, "only the last directory of the path is made", "open output directory %q: %w", o.name, err)
+		return fail(codeOutputDir, "only the last directory of the path is made", "open %s %q: %w", o.what, o.name, err)
 	case err != nil:
-		return fail(codeOutputDir, "", "open output directory %q: %w", o.name, err)
+		return fail(codeOutputDir, "", "open %s %q: %w", o.what, o.name, err)
 	}
-	if err := sees.refuse(o.dir, "output directory", o.name); err != nil {
+	if err := sees.refuse(o.dir, o.what, o.name); err != nil {
 		return err
 	}
 	if missing == "" {
@@ -92,11 +93,11 @@ func (o *outputDir) open(sees *shown) error {
 		o.made = missing
 	case unix.EEXIST:
 	default:
-		return fail(codeOutputDir, "", "make output directory %q: %w", o.name, err)
+		return fail(codeOutputDir, "", "make %s %q: %w", o.what, o.name, err)
 	}
 	fd, err := unix.Openat(int(o.parent.Fd()), missing, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {
-		return fail(codeOutputDir, "", "open output directory %q: %w", o.name, err)
+		return fail(codeOutputDir, "", "open %s %q: %w", o.what, o.name, err)
 	}
 	o.dir = os.NewFile(uintptr(fd), o.name)
 	return nil

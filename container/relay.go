@@ -45,8 +45,14 @@ type relayProcess struct {
 	cmd       *exec.Cmd
 	in        *os.File
 	answer    *os.File
-	order     []byte
+	order     relayOrder
 	listeners []*os.File
+}
+
+// relayOrder is what a relay is to do.
+type relayOrder struct {
+	relay.Config
+	Record *Recorded `json:"record"`
 }
 
 // startRelay makes the sockets inside and starts the process that will hold them, while the rest is built.
@@ -66,11 +72,8 @@ func (sb *Sandbox) startRelay(plan *spec.Plan, dir *os.Root) (*relayProcess, err
 			order.Listeners = append(order.Listeners, relay.Listener{Kind: d.Kind, Port: int(d.Listen.Port()), Target: d.Target})
 		}
 	}
-	r.order, err = json.Marshal(order)
-	if err == nil {
-		err = r.launch(sb, dir)
-	}
-	if err != nil {
+	r.order.Config = order
+	if err := r.launch(sb, dir); err != nil {
 		closeAll(r.listeners)
 		return nil, err
 	}
@@ -128,9 +131,15 @@ func (r *relayProcess) launch(sb *Sandbox, dir *os.Root) error {
 }
 
 // serve lets the relay begin, and waits until it has. What the checks have connected meanwhile is none of its business.
-func (r *relayProcess) serve() error {
+func (r *relayProcess) serve(record *Recorded) error {
 	if r == nil {
 		return nil
+	}
+	r.order.Record = record
+	order, err := json.Marshal(&r.order)
+	if err != nil {
+		r.abandon()
+		return fmt.Errorf("start relay: %w", err)
 	}
 	for _, l := range r.listeners {
 		for {
@@ -141,7 +150,7 @@ func (r *relayProcess) serve() error {
 			unix.Close(fd)
 		}
 	}
-	_, _ = r.in.Write(r.order) // that it has ended is seen below
+	_, _ = r.in.Write(order) // that it has ended is seen below
 	r.in.Close()
 	text, err := io.ReadAll(r.answer)
 	if err == nil && string(text) == relayServes {
@@ -175,7 +184,7 @@ func Relay(in io.ReadCloser, answer io.WriteCloser) error {
 	const percent, most = 100, 256 << 20
 	debug.SetGCPercent(percent) // unlike a command it lives long
 	debug.SetMemoryLimit(most)
-	var order relay.Config
+	var order relayOrder
 	err := json.NewDecoder(in).Decode(&order)
 	in.Close()
 	files := make([]*os.File, len(order.Listeners))
@@ -185,7 +194,7 @@ func Relay(in io.ReadCloser, answer io.WriteCloser) error {
 	init := os.NewFile(relayInit, "process 1")
 	notes := &relayNotes{sb: &Sandbox{state: &State{ID: order.Sandbox}, dir: os.NewFile(relayDir, "sandbox")}}
 	if err == nil {
-		err = notes.open()
+		err = notes.open(order.Record)
 	}
 	if err == nil {
 		err = confineRelay()
@@ -199,11 +208,12 @@ func Relay(in io.ReadCloser, answer io.WriteCloser) error {
 		return err
 	}
 	ctx, cancel := context.WithCancel(context.Background())
+	notes.stop = cancel
 	go func() {
 		pidfdWait(init, -1)
 		cancel()
 	}()
-	return relay.Serve(ctx, order, files, notes.note)
+	return relay.Serve(ctx, order.Config, files, notes.note)
 }
 
 // relayAlive says whether the sandbox's relay runs.

@@ -45,8 +45,8 @@ func relayFilter() *specs.LinuxSeccomp {
 			allow( // connections
 				"accept4", "bind", "connect", "getpeername", "getsockname", "getsockopt", "listen", "recvfrom", "recvmsg", "sendmsg",
 				"sendto", "setsockopt", "shutdown", "splice", "readv", "writev"),
-			allow( // the resolver's files, links to a forward's socket, events
-				"fcntl", "flock", "fstat", "lseek", "newfstatat", "openat", "openat2", "pread64", "pwrite64", "readlinkat", "renameat",
+			allow( // the resolver's files, links to a forward's socket, events, the record
+				"fallocate", "fcntl", "fdatasync", "flock", "fstatfs", "ftruncate", "fstat", "lseek", "newfstatat", "openat", "openat2", "pread64", "pwrite64", "readlinkat", "renameat",
 				"statx"),
 			{Names: []string{"clone3"}, Action: specs.ActErrno, ErrnoRet: &unknown},
 			{Names: []string{"clone"}, Action: specs.ActAllow, Args: []specs.LinuxSeccompArg{

@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/sandboxrun/sandboxrun/record"
 	"github.com/sandboxrun/sandboxrun/relay"
 )
 
@@ -47,12 +48,23 @@ const networkFile = "network"
 
 // relayNotes writes down what a relay tells of.
 type relayNotes struct {
-	sb    *Sandbox
-	stats NetworkStats
-	file  *os.File
+	sb     *Sandbox
+	stats  NetworkStats
+	file   *os.File
+	record *record.Writer // nil: there is none
+	told   int            // events that are in it
+	stop   func()         // ends the relay
 }
 
-func (n *relayNotes) open() error {
+// maxTold bounds what a program can make a record hold, and fill a disk with. What comes after is counted all the same.
+const maxTold = 100_000
+
+func (n *relayNotes) open(at *Recorded) (err error) {
+	if at != nil {
+		if n.record, err = openWriter(at); err != nil {
+			return err
+		}
+	}
 	fd, err := unix.Openat(int(n.sb.dir.Fd()), networkFile, unix.O_RDWR|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o600)
 	if err != nil {
 		return fmt.Errorf("make %s: %w", networkFile, err)
@@ -70,6 +82,23 @@ func (n *relayNotes) write() error {
 	return err
 }
 
+// tell writes the event to the record. What cannot be recorded must not happen: then the relay ends.
+func (n *relayNotes) tell(ev *relay.Event, ms float64) {
+	if n.record == nil || n.told > maxTold {
+		return
+	}
+	e := &record.Network{
+		Way: ev.Kind, Host: ev.Host, Port: ev.Port, Address: ev.Address, Rule: ev.Rule, Verdict: ev.Verdict, Reason: ev.Reason,
+		BytesIn: ev.Down, BytesOut: ev.Up, DurationMS: ms,
+	}
+	if n.told++; n.told > maxTold {
+		e = &record.Network{Way: "any", Verdict: "not_told", Reason: "further connections are counted, and not told one by one"}
+	}
+	if n.record.Append(e) != nil {
+		n.stop()
+	}
+}
+
 // note is called for one event at a time. A full disk must not end a connection: what cannot be kept is still counted.
 func (n *relayNotes) note(ev relay.Event) {
 	switch ev.Verdict {
@@ -83,9 +112,11 @@ func (n *relayNotes) note(ev relay.Event) {
 	n.stats.Sent += ev.Up
 	n.stats.Received += ev.Down
 	_ = n.write()
+	ms := float64(ev.Duration.Round(time.Microsecond)) / float64(time.Millisecond)
+	n.tell(&ev, ms)
 	_ = n.sb.note(true, Event{Event: EventNetwork, NetworkEvent: &NetworkEvent{
 		Kind: ev.Kind, Host: ev.Host, Port: ev.Port, Address: ev.Address, Rule: ev.Rule, Verdict: ev.Verdict, Reason: shorten(ev.Reason, maxMessage),
-		Sent: ev.Up, Received: ev.Down, DurationMS: float64(ev.Duration.Round(time.Microsecond)) / float64(time.Millisecond),
+		Sent: ev.Up, Received: ev.Down, DurationMS: ms,
 	}})
 }
 

@@ -34,6 +34,7 @@ type State struct {
 	Digest   string          `json:"policy_digest"`
 	Network  string          `json:"network"`
 	Relay    *spec.Relay     `json:"relay,omitempty"`
+	Record   *Recorded       `json:"record,omitempty"`
 	Limits   []spec.Limit    `json:"limits,omitempty"`
 	Weaker   []spec.Weakness `json:"weaker,omitempty"`
 	Warnings []string        `json:"warnings,omitempty"`
@@ -290,6 +291,7 @@ type Description struct {
 	Digest      string            `json:"policy_digest,omitempty"`
 	Network     string            `json:"network,omitempty"`
 	Relay       *RelayInfo        `json:"relay,omitempty"`
+	Record      *Recorded         `json:"record,omitempty"`
 	Limits      []spec.Limit      `json:"limits,omitempty"`
 	Weaker      []spec.Weakness   `json:"weaker,omitempty"`
 	Warnings    []string          `json:"warnings,omitempty"`
@@ -312,7 +314,7 @@ func (s *Store) Describe(id string) (*Description, error) {
 		d.PID = 0
 	}
 	if st, err := s.load(id); err == nil {
-		d.Relay = s.relayInfo(st)
+		d.Relay, d.Record = s.relayInfo(st), st.Record
 		d.Digest, d.Network, d.Limits, d.Weaker, d.Warnings = st.Digest, st.Network, st.Limits, st.Weaker, st.Warnings
 		d.Checks = st.Checks
 	}

@@ -1,6 +1,7 @@
 package container
 
 import (
+	"crypto/ed25519"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -226,7 +227,7 @@ func (s *Store) Sweep() ([]string, error) {
 		if s.alive(id) {
 			continue
 		}
-		if err := s.remove(id); err != nil {
+		if err := s.remove(id, "", nil); err != nil {
 			return swept, err
 		}
 		swept = append(swept, id)
@@ -234,12 +235,14 @@ func (s *Store) Sweep() ([]string, error) {
 	return swept, nil
 }
 
-// remove deletes a sandbox's directory and cgroups. Its processes are gone.
-func (s *Store) remove(id string) error {
+// remove deletes a sandbox's directory and cgroups. Its processes are gone. why is told to its record; empty: with its owner,
+// or nobody knows. That the record could not be ended is an error, and keeps nothing here.
+func (s *Store) remove(id, why string, key ed25519.PrivateKey) error {
 	s.awaitRelay(id)
 	if err := s.removeGroups(id); err != nil {
 		return err
 	}
+	unrecorded := s.endRecord(id, why, key)
 	err := s.root.RemoveAll(id)
 	for range 100 {
 		if !errors.Is(err, unix.ENOTEMPTY) {
@@ -250,5 +253,5 @@ func (s *Store) remove(id string) error {
 	if err != nil {
 		return fail("state_unusable", "", "remove sandbox %q: %w", id, err)
 	}
-	return nil
+	return unrecorded
 }

@@ -135,16 +135,16 @@ func (s *streams) input(from io.Reader, uid, gid int) (*os.File, error) {
 
 // output is where a stream goes: to a writer, or it is kept.
 func (r *Running) output(to io.Writer, kept *keeper) io.Writer {
-	files := streamFiles(kept.files)
+	also := r.also(kept)
 	switch {
-	case to != nil && len(files) > 0:
+	case to != nil && also != nil:
 		kept.away = true
-		to = &copier{&counter{to, kept}, r.clean(files)}
+		to = &copier{&counter{to, kept}, r.clean(also)}
 	case to != nil:
 		kept.away = true
 		to = &counter{to, kept}
-	case len(files) > 0:
-		to = r.clean(&copier{kept, files})
+	case also != nil:
+		to = r.clean(&copier{kept, also})
 	default:
 		to = r.clean(kept)
 	}
@@ -152,6 +152,21 @@ func (r *Running) output(to io.Writer, kept *keeper) io.Writer {
 		return &heard{to, r}
 	}
 	return to
+}
+
+// also is where a stream is kept besides: in files, and in the record by its digest; nil where it is not. To write there never fails.
+func (r *Running) also(kept *keeper) io.Writer {
+	meter := r.meters[0]
+	if kept == r.stderr {
+		meter = r.meters[1]
+	}
+	switch {
+	case meter != nil:
+		return &copier{meter, streamFiles(kept.files)}
+	case len(kept.files) > 0:
+		return streamFiles(kept.files)
+	}
+	return nil
 }
 
 // heard tells the exec's supervision that the program has written something.

@@ -66,6 +66,16 @@ type StepError struct {
 	Err    unix.Errno
 }
 
+// NumberedError is a start that failed when the exec had its number already: no other will have that.
+type NumberedError struct {
+	Exec string // "e000001"
+	Err  error
+}
+
+func (e *NumberedError) Error() string { return e.Err.Error() }
+
+func (e *NumberedError) Unwrap() error { return e.Err }
+
 func (e *StepError) Error() string {
 	if e.Detail != "" {
 		return fmt.Sprintf("%s %s: %v", e.Step, e.Detail, e.Err)
@@ -201,7 +211,7 @@ func Start(c *Command) (*Process, error) {
 	p := &Process{Name: lim.name(), status: statusR, reaper: pidfdFile(x.reaper_pidfd), program: pidfdFile(x.program_pidfd), limits: lim}
 	if x.step != C.FX_OK {
 		p.abandon()
-		return nil, fmt.Errorf("%w: %w", ErrNotStarted, c.stepError(x))
+		return nil, &NumberedError{p.Name, fmt.Errorf("%w: %w", ErrNotStarted, c.stepError(x))}
 	}
 	C.fx_limits_started(lim.c)
 	lim.ended.Go(p.supervise)

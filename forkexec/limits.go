@@ -124,9 +124,12 @@ func openLimits(l *Limits) (*limits, error) {
 		c.n_cgroups++
 	}
 	if r, err := C.fx_limits_open(c); r < 0 {
-		failed := C.GoString(c.failed)
+		failed := fmt.Errorf("limit exec: write %s: %w", cmp.Or(C.GoString(c.failed), "control group"), err)
+		if c.number > 0 {
+			failed = &NumberedError{m.name(), failed}
+		}
 		m.release()
-		return nil, fmt.Errorf("limit exec: write %s: %w", cmp.Or(failed, "control group"), err)
+		return nil, failed
 	}
 	return m, nil
 }

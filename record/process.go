@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"syscall"
@@ -34,10 +35,13 @@ func namespaces() []string {
 // ReadProcess asks the kernel about a process by its directory in /proc, which stays that process' own even when its
 // number is given away.
 func ReadProcess(proc *os.File) (*Process, error) {
+	// Not self, which is the first thread: libcontainer may have left that in a namespace of the sandbox that it has made.
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
 	p := &Process{Namespaces: map[string]Namespace{}}
 	dir := fmt.Sprintf("/proc/self/fd/%d", proc.Fd())
 	for _, name := range namespaces() {
-		host, err := inode(filepath.Join("/proc/self/ns", name))
+		host, err := inode(filepath.Join("/proc/thread-self/ns", name))
 		if err != nil {
 			continue // this kernel has none
 		}

@@ -1,0 +1,42 @@
+package cli
+
+import (
+	"crypto/ed25519"
+	"fmt"
+	"os"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/sandboxrun/sandboxrun/record"
+)
+
+func recordFlag() cli.Flag {
+	return &cli.StringFlag{Name: "record", Usage: "keep a record of all that is done in `DIR`, which the program must not see; see verify"}
+}
+
+func signFlag() cli.Flag {
+	return &cli.StringFlag{Name: "sign", Usage: "sign the record with the Ed25519 private key in `FILE` (PEM)"}
+}
+
+// signingKey reads the key that --sign names. It is nil where there is none.
+func (p *program) signingKey(c *cli.Context) (ed25519.PrivateKey, error) {
+	path := c.String("sign")
+	switch {
+	case !c.IsSet("sign"):
+		return nil, nil
+	case path == "":
+		return nil, &usage{"--sign is empty", "name a file"}
+	case c.Command.Name == "run" && !c.IsSet("record"):
+		return nil, &usage{"--sign goes with --record", helpHint(c)}
+	}
+	const hint = "openssl genpkey -algorithm ed25519 -out KEY.pem makes one"
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return nil, &usage{fmt.Sprintf("--sign: %v", err), hint}
+	}
+	key, err := record.PrivateKey(data)
+	if err != nil {
+		return nil, &usage{fmt.Sprintf("--sign %s: %v", path, err), hint}
+	}
+	return key, nil
+}

@@ -27,6 +27,7 @@ type servers struct {
 	dir                            string // everything of theirs, the unprivileged user's
 	hosts                          string // an /etc/hosts with the two names
 	key, knownHosts                string // what a client of ssh needs
+	classes                        string // compiled programs in Java
 }
 
 // serve starts all servers that are installed, for as long as the test runs. What is no part of this process runs as the unprivileged user.
@@ -48,7 +49,24 @@ func serve(t *testing.T) *servers {
 	s.startSSH(t)
 	s.startPostgres(t)
 	s.startRedis(t)
+	s.compile(t)
 	return s
+}
+
+// compile makes the classes, once: Java takes its time.
+func (s *servers) compile(t *testing.T) {
+	t.Helper()
+	s.classes = filepath.Join(s.dir, "classes")
+	if err := os.Mkdir(s.classes, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if !installed("javac") {
+		return
+	}
+	cmd := s.command(0, "javac", "-d", s.classes, filepath.Join(w.shared, "integration", "testdata", "clients", "Stream.java"))
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("javac: %v\n%s", err, out)
+	}
 }
 
 // file writes a file of the user's.

@@ -162,7 +162,7 @@ func (s *servers) start(t *testing.T, port string, line ...string) {
 	})
 	for range 600 {
 		if c, err := net.Dial("tcp", "127.0.0.1:"+port); err == nil {
-			c.Close()
+			_ = c.Close()
 			return
 		}
 		select {
@@ -258,6 +258,6 @@ func freePort(t *testing.T) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer l.Close()
+	defer func() { _ = l.Close() }()
 	return port(l)
 }

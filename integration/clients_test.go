@@ -23,7 +23,7 @@ type client struct {
 	needs  []string // programs, files, and Python's modules as "python3:MODULE"
 	script string
 	prints string
-	kind   string // of the events where proxy variables are set; "direct" for programs that do not read them
+	kind   string // of the events, or two, where proxy variables are set; "direct" for programs that do not read them
 	only   string // the only way in which it is tried; all of ways else
 }
 
@@ -41,6 +41,7 @@ const (
 	gitWork = inDir + `b=refs/heads/$(basename "$PWD"); git clone -q "$REPO" demo && cd demo &&
 		git -c user.name=n -c user.email=e@x commit -q --allow-empty -m second && git push -q origin "HEAD:$b" && git ls-remote origin "$b"`
 	gitHTTP = `REPO=$WEB/git/demo.git; ` + gitWork
+	gitTLS  = `REPO=$TLS/git/demo.git; ` + gitWork
 	gitSSH  = `REPO=$SSH; ` + gitWork
 	stream  = "/usr/bin/python3 $PROGRAMS/stream.py "
 	psql    = `psql -XAtqc "select 6*7, length(repeat('x', 1000000))" -U demo postgres `
@@ -50,7 +51,12 @@ var clients = []client{
 	{name: "curl", needs: []string{"curl"}, script: `curl -sSf $WEB/hello`, prints: "hello from outside", kind: "http"},
 	{name: "curl, upload", needs: []string{"curl"}, script: `head -c 3000000 /dev/zero | curl -sSfT - $WEB/size`, prints: "3000000 <nil>", kind: "http"},
 	{name: "curl, TLS", needs: []string{"curl"}, script: `curl -sSf --cacert $CA -w '%{http_version} ' $TLS/hello`, prints: "outside\n2 ", kind: "connect"},
+	{
+		name: "curl, SOCKS", needs: []string{"curl"}, prints: "hello from outside", kind: "socks", only: proxyOnly,
+		script: `curl -sSf --proxy socks5h://127.0.0.1:3128 $WEB/hello`,
+	},
 	{name: "git, http", needs: []string{"git"}, script: gitHTTP, prints: "refs/heads/", kind: "http"},
+	{name: "git, TLS", needs: []string{"git"}, script: "export GIT_SSL_CAINFO=$CA; " + gitTLS, prints: "refs/heads/", kind: "connect"},
 	{name: "git, ssh", needs: []string{"git", "ssh", "sshd"}, script: gitSSH, prints: "refs/heads/", kind: "direct"},
 	{name: "git, ssh", needs: []string{"git", "ssh", "sshd"}, script: gitSSH, prints: "refs/heads/", kind: "connect", only: proxyOnly},
 	{
@@ -66,7 +72,8 @@ var clients = []client{
 	{name: "httpx", needs: []string{"python3:httpx"}, script: stream + "httpx $WEB", prints: "first second", kind: "http"},
 	{name: "httpx, TLS", needs: []string{"python3:httpx"}, script: "SSL_CERT_FILE=$CA " + stream + "httpx $TLS", prints: "first second", kind: "connect"},
 	{name: "aiohttp", needs: []string{"python3:aiohttp"}, script: stream + "aiohttp $WEB", prints: "first second", kind: "http"},
-	{name: "node", needs: []string{"node"}, script: `node $PROGRAMS/stream.mjs $WEB`, prints: "first second", kind: "node"},
+	{name: "node", needs: []string{"node"}, script: `node $PROGRAMS/stream.mjs $WEB`, prints: "first second", kind: "connect http"},
+	{name: "node, TLS", needs: []string{"node"}, script: `NODE_EXTRA_CA_CERTS=$CA node $PROGRAMS/stream.mjs $TLS`, prints: "first second", kind: "connect"},
 	{name: "java", needs: []string{"javac"}, script: `java -cp $CLASSES Stream $WEB`, prints: "200 first second", kind: "direct"},
 	{
 		name: "java, properties", needs: []string{"javac"}, prints: "200 first second", kind: "http", only: proxyOnly,
@@ -125,6 +132,7 @@ func (b *box) become(uid, gid int) {
 
 // on is the box in the hands of a test of its own.
 func (b *box) on(t *testing.T) *box {
+	t.Helper()
 	own := *b
 	own.t = t
 	return &own
@@ -190,7 +198,7 @@ func (b *box) tryClient(c *client, way string) {
 	switch {
 	case way == removed:
 		kind = "direct"
-	case c.name == "node" && !nodeReadsVariables():
+	case strings.HasPrefix(c.name, "node") && !nodeReadsVariables():
 		kind = "direct"
 	}
 	id, a := sandboxOf(way), []container.NetworkEvent(nil)
@@ -198,7 +206,7 @@ func (b *box) tryClient(c *client, way string) {
 	b.inWay(way, c.script).exits(0).prints(c.prints)
 	eventually(b.t, "an event", func() bool { a = b.networkEvents(id)[before:]; return len(a) > 0 })
 	for _, e := range a {
-		if e.Verdict != "allowed" || e.Kind != kind {
+		if e.Verdict != "allowed" || !slices.Contains(strings.Fields(kind), e.Kind) {
 			b.t.Errorf("%s of %s:%d is %s, want %s: %s", e.Kind, e.Host, e.Port, e.Verdict, kind, e.Reason)
 		}
 	}

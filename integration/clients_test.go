@@ -31,7 +31,7 @@ type client struct {
 const (
 	withVariables = "variables" // as sandboxrun sets them
 	removed       = "removed"   // without: names and addresses lead there
-	proxyOnly     = "proxy only"
+	opaque        = "not transparent"
 )
 
 // inDir is how scripts begin that leave files.
@@ -52,13 +52,13 @@ var clients = []client{
 	{name: "curl, upload", needs: []string{"curl"}, script: `head -c 3000000 /dev/zero | curl -sSfT - $WEB/size`, prints: "3000000 <nil>", kind: "http"},
 	{name: "curl, TLS", needs: []string{"curl"}, script: `curl -sSf --cacert $CA -w '%{http_version} ' $TLS/hello`, prints: "outside\n2 ", kind: "connect"},
 	{
-		name: "curl, SOCKS", needs: []string{"curl"}, prints: "hello from outside", kind: "socks", only: proxyOnly,
+		name: "curl, SOCKS", needs: []string{"curl"}, prints: "hello from outside", kind: "socks", only: opaque,
 		script: `curl -sSf --proxy socks5h://127.0.0.1:3128 $WEB/hello`,
 	},
 	{name: "git, http", needs: []string{"git"}, script: gitHTTP, prints: "refs/heads/", kind: "http"},
 	{name: "git, TLS", needs: []string{"git"}, script: "export GIT_SSL_CAINFO=$CA; " + gitTLS, prints: "refs/heads/", kind: "connect"},
 	{name: "git, ssh", needs: []string{"git", "ssh", "sshd"}, script: gitSSH, prints: "refs/heads/", kind: "direct"},
-	{name: "git, ssh", needs: []string{"git", "ssh", "sshd"}, script: gitSSH, prints: "refs/heads/", kind: "connect", only: proxyOnly},
+	{name: "git, ssh", needs: []string{"git", "ssh", "sshd"}, script: gitSSH, prints: "refs/heads/", kind: "connect", only: opaque},
 	{
 		name: "pip", needs: []string{"python3:pip"}, prints: "wheel", kind: "http",
 		script: inDir + `/usr/bin/python3 -m pip install -q --target . --index-url $WEB/simple/ --trusted-host svc.test sandboxrun-demo &&
@@ -76,11 +76,11 @@ var clients = []client{
 	{name: "node, TLS", needs: []string{"node"}, script: `NODE_EXTRA_CA_CERTS=$CA node $PROGRAMS/stream.mjs $TLS`, prints: "first second", kind: "connect"},
 	{name: "java", needs: []string{"javac"}, script: `java -cp $CLASSES Stream $WEB`, prints: "200 first second", kind: "direct"},
 	{
-		name: "java, properties", needs: []string{"javac"}, prints: "200 first second", kind: "http", only: proxyOnly,
+		name: "java, properties", needs: []string{"javac"}, prints: "200 first second", kind: "http", only: opaque,
 		script: `java -Dhttp.proxyHost=127.0.0.1 -Dhttp.proxyPort=3128 -cp $CLASSES Stream $WEB`,
 	},
 	{name: "psql", needs: []string{"psql", "postgres"}, script: psql + "-h svc.test -p $PGPORT", prints: "42|1000000", kind: "direct"},
-	{name: "psql, forwarded", needs: []string{"psql", "postgres"}, script: psql + "-h localhost -p 5432", prints: "42|1000000", kind: "forward", only: proxyOnly},
+	{name: "psql, forwarded", needs: []string{"psql", "postgres"}, script: psql + "-h localhost -p 5432", prints: "42|1000000", kind: "forward", only: opaque},
 	{
 		name: "redis-cli", needs: []string{"redis-cli", "redis-check-rdb"}, prints: "OK\n300000\n", kind: "direct",
 		script: `r() { redis-cli -h svc.test -p $REDISPORT "$@"; }; head -c 300000 /dev/zero | tr '\0' x | r -x set key && r strlen key`,
@@ -177,7 +177,7 @@ func (b *box) clientSandbox(s *servers, id string, transparent bool) {
 
 // sandboxOf is the sandbox in which a way is tried.
 func sandboxOf(way string) string {
-	if way == proxyOnly {
+	if way == opaque {
 		return "proxied"
 	}
 	return "box"
@@ -273,7 +273,7 @@ var refusals = []refusal{
 	{"curl, port", []string{"curl"}, `curl -sSf http://svc.test:9/`, map[string]string{withVariables: forbidden, removed: "(?i)refused|connect to"}},
 	{"git, http", []string{"git"}, inDir + `git clone $OTHER/git/demo.git`, both},
 	{"git, ssh", []string{"git", "ssh"}, inDir + `git clone ssh://other.test/demo.git`, map[string]string{
-		removed: unknown, proxyOnly: "other.test:22 is not allowed",
+		removed: unknown, opaque: "other.test:22 is not allowed",
 	}},
 	// Of an index that answers 403 pip itself says no more.
 	{"pip", []string{"python3:pip"}, pipOther + `--index-url $OTHER/simple/ --trusted-host other.test`, map[string]string{

@@ -173,6 +173,9 @@ func (b *box) clientSandbox(s *servers, id string, transparent bool) {
 	wrap := []string{"unshare", "-m", "--propagation", "private", "sh", "-c", `mount --bind "$0" /etc/hosts && exec "$@"`, s.hosts}
 	b.call(call{wrap: wrap}, "create", "--policy", policy, "--owner", strconv.Itoa(os.Getpid()), id).exits(0)
 	b.run("exec", id, "--", "sh", "-c", `umask 077 && mkdir ~/.ssh && cp key known_hosts ~/.ssh && cp ssh_config ~/.ssh/config`).exits(0)
+	if b.t.Failed() {
+		b.t.FailNow() // all else would only say so again
+	}
 }
 
 // sandboxOf is the sandbox in which a way is tried.

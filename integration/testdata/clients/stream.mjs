@@ -1,6 +1,8 @@
 // Reads a streamed answer of a chat API with Node's own fetch: stream.mjs URL. See stream.py.
+import { randomUUID } from "node:crypto";
+
 const [base] = process.argv.slice(2);
-const id = crypto.randomUUID();
+const id = randomUUID();
 const answer = await fetch(`${base}/v1/chat/completions?id=${id}`, {
 	method: "POST",
 	headers: { "content-type": "application/json" },

@@ -29,6 +29,7 @@ type box struct {
 	dir   string // a fresh directory of the test's, with short names
 	state string // --root
 	env   []string
+	as    []string // a command line that the launcher's is appended to, so that somebody else calls it
 
 	policies int    // how many were written
 	cgroup   string // how the names of its cgroups begin, where that has been learnt
@@ -177,7 +178,7 @@ type call struct {
 func (b *box) command(c call, args ...string) *exec.Cmd {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	b.t.Cleanup(cancel)
-	line := slices.Concat(c.wrap, []string{w.binary}, args)
+	line := slices.Concat(c.wrap, b.as, []string{w.binary}, args)
 	cmd := exec.CommandContext(ctx, line[0], line[1:]...)
 	cmd.Env = append(slices.Clone(b.env), c.env...)
 	cmd.Dir, cmd.Stdin = c.dir, c.stdin

@@ -172,24 +172,37 @@ func need(t *testing.T, fact string, has bool) {
 	if has {
 		return
 	}
-	for required := range strings.SplitSeq(os.Getenv(envRequire), ",") {
-		if strings.TrimSpace(required) == fact {
-			t.Fatalf("this machine has no %s, and %s requires it", fact, envRequire)
-		}
+	if required(fact) {
+		t.Fatalf("this machine has no %s, and %s requires it", fact, envRequire)
 	}
 	skipReason = "this machine has no " + fact
 	t.Skip(skipReason)
 }
 
-// needProgram skips the test where a program is not installed for everybody: in the directories that sandboxes show.
-func needProgram(t *testing.T, name string) {
-	t.Helper()
-	for _, dir := range []string{"/usr/bin", "/bin", "/usr/sbin", "/sbin"} {
-		if info, err := os.Stat(filepath.Join(dir, name)); err == nil && info.Mode()&0o111 != 0 {
-			return
+// required says whether the environment requires a fact.
+func required(fact string) bool {
+	for name := range strings.SplitSeq(os.Getenv(envRequire), ",") {
+		if strings.TrimSpace(name) == fact {
+			return true
 		}
 	}
-	need(t, name, false)
+	return false
+}
+
+// needProgram skips the test where a program is not installed for everybody.
+func needProgram(t *testing.T, name string) {
+	t.Helper()
+	need(t, name, installed(name))
+}
+
+// installed says whether a program is in the directories that sandboxes show.
+func installed(name string) bool {
+	for _, dir := range []string{"/usr/bin", "/bin", "/usr/sbin", "/sbin"} {
+		if info, err := os.Stat(filepath.Join(dir, name)); err == nil && info.Mode()&0o111 != 0 {
+			return true
+		}
+	}
+	return false
 }
 
 func needRoot(t *testing.T) {

@@ -123,16 +123,25 @@ func (sb *Sandbox) begin(req Request) (_ *Running, err error) {
 	r.stdout, r.stderr = newKeeper(keep), newKeeper(keep)
 	r.keepIn(req.files)
 	r.detached = req.detached
-	streams, err := r.connect(req, &cmd)
-	if err != nil {
+	if err := r.launch(req, &cmd); err != nil {
 		return nil, err
 	}
-	r.process, err = sb.launchIn(&cmd)
+	return r, nil
+}
+
+// launch starts the program.
+func (r *Running) launch(req Request, cmd *forkexec.Command) error {
+	sb := r.sb
+	streams, err := r.connect(req, cmd)
+	if err != nil {
+		return err
+	}
+	r.process, err = sb.launchIn(cmd)
 	streams.closeTheirs()
 	if err != nil {
 		streams.closeOurs()
 		said := sb.explain(err, req)
-		return nil, cmp.Or(r.notStarted(err, said), said)
+		return cmp.Or(r.notStarted(err, said), said)
 	}
 	r.Name = r.process.Name
 	streams.flow(&r.pumps)
@@ -142,7 +151,7 @@ func (sb *Sandbox) begin(req Request) (_ *Running, err error) {
 	if err := r.noteStarted(req.Args[0]); err != nil {
 		r.warnings = append(r.warnings, unnoted(err))
 	}
-	return r, nil
+	return nil
 }
 
 // command decides the whole exec.

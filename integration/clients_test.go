@@ -112,7 +112,7 @@ func TestClients(t *testing.T) {
 					t.Run(c.name+"/"+way, func(t *testing.T) { b.on(t).tryClient(&c, way) })
 				}
 			}
-			for _, r := range refusals {
+			for _, r := range clientRefusals {
 				for way := range r.says {
 					t.Run("refused/"+r.name+"/"+way, func(t *testing.T) { b.on(t).tryRefusal(&r, way) })
 				}
@@ -255,8 +255,8 @@ func needClient(t *testing.T, list []string) {
 	}
 }
 
-// refusal is what a client says of a host that the policy does not grant. It must say so, and soon.
-type refusal struct {
+// clientRefusal is what a client says of a host that the policy does not grant. It must say so, and soon.
+type clientRefusal struct {
 	name   string
 	needs  []string
 	script string
@@ -270,7 +270,7 @@ const (
 
 var both = map[string]string{withVariables: forbidden, removed: unknown}
 
-var refusals = []refusal{
+var clientRefusals = []clientRefusal{
 	{"curl", []string{"curl"}, `curl -sSf $OTHER/hello`, both},
 	{"curl, TLS", []string{"curl"}, `curl -sS https://other.test/`, both},
 	{"curl, port", []string{"curl"}, `curl -sSf http://svc.test:9/`, map[string]string{withVariables: forbidden, removed: "(?i)refused|connect to"}},
@@ -297,7 +297,7 @@ const pipOther = `/usr/bin/python3 -m pip download -d /tmp --retries 1 sandboxru
 // soon is when a refused client must have ended, on a busy machine too.
 const soon = 30 * time.Second
 
-func (b *box) tryRefusal(r *refusal, way string) {
+func (b *box) tryRefusal(r *clientRefusal, way string) {
 	needClient(b.t, r.needs)
 	says := r.says[way]
 	if r.name == "node" && !nodeReadsVariables() {

@@ -216,9 +216,9 @@ func TestForwardToSocket(t *testing.T) {
 		needProgram(t, "python3")
 		dir := b.mkdir(strings.Repeat("d", 120))
 		path := filepath.Join(dir, "s")
-		serve(t, path, "from the socket")
+		serveSocket(t, path, "from the socket")
 		secret := filepath.Join(b.mkdir("secret"), "s")
-		serve(t, secret, "NOT FOR YOU")
+		serveSocket(t, secret, "NOT FOR YOU")
 		ws := b.mkdir("ws")
 		p := b.policy(object{
 			"files":   object{"write": []string{ws}},
@@ -235,8 +235,8 @@ except OSError as e: print(e.__class__.__name__)`
 	})
 }
 
-// serve answers whoever connects to a Unix socket.
-func serve(t *testing.T, path, text string) {
+// serveSocket answers whoever connects to a Unix socket.
+func serveSocket(t *testing.T, path, text string) {
 	t.Helper()
 	dir, err := os.Open(filepath.Dir(path))
 	if err != nil {

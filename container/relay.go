@@ -142,10 +142,10 @@ func (r *relayProcess) serve(record *Recorded) error {
 		return fmt.Errorf("start relay: %w", err)
 	}
 	for _, l := range r.listeners {
-		for {
+		for waits(l) {
 			fd, _, err := unix.Accept4(int(l.Fd()), unix.SOCK_CLOEXEC)
 			if err != nil {
-				break // nobody waits, or it is a UDP socket
+				break // it is a UDP socket
 			}
 			unix.Close(fd)
 		}
@@ -163,6 +163,13 @@ func (r *relayProcess) serve(record *Recorded) error {
 		text = []byte("it has ended: " + r.cmd.ProcessState.String())
 	}
 	return fail("sandbox_unavailable", "", "start relay: %s", text)
+}
+
+// waits says whether somebody waits to be accepted, or has sent something.
+func waits(l *os.File) bool {
+	fds := []unix.PollFd{{Fd: int32(l.Fd()), Events: unix.POLLIN}}
+	n, err := unix.Poll(fds, 0)
+	return err == nil && n > 0
 }
 
 // abandon ends a relay that nobody needs any more.

@@ -103,7 +103,12 @@ func (p *program) newSandbox(s *container.Store, r request, id string, o contain
 	if err != nil {
 		return nil, err
 	}
-	if _, err := s.Sweep(); err != nil {
+	_, err = s.Sweep()
+	if err != nil && describe(err).code == container.CodeRecord { // of another sandbox, which is gone
+		p.warn(err.Error())
+		err = nil
+	}
+	if err != nil {
 		return nil, err
 	}
 	if o.Record != "" {

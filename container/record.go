@@ -42,12 +42,11 @@ type Recorded struct {
 	UTS     uint64 `json:"uts"` // the number of a namespace that all processes of the sandbox are in
 }
 
-const (
-	codeRecord = "record_unusable"
+// CodeRecord is the code of a record that cannot be made or written.
+const CodeRecord = "record_unusable"
 
-	// tellingLock is held, shared, by whoever has an exec to tell of, so that the end is the last event.
-	tellingLock = "telling.lock"
-)
+// tellingLock is held, shared, by whoever has an exec to tell of, so that the end is the last event.
+const tellingLock = "telling.lock"
 
 func recordError(err error) error {
 	hint := ""
@@ -57,7 +56,7 @@ func recordError(err error) error {
 	case errors.Is(err, unix.EEXIST):
 		hint = "there is a record already: choose another directory for each sandbox"
 	}
-	return fail(codeRecord, hint, "%w", err)
+	return fail(CodeRecord, hint, "%w", err)
 }
 
 // startRecord makes the record, once the sandbox is as planned, and tells in it what it is.
@@ -262,7 +261,7 @@ func (s *Store) endRecord(id, why string, key ed25519.PrivateKey) error {
 	}
 	if st.Record == nil {
 		if key != nil {
-			return fail(codeRecord, "sandboxrun create --record DIR", "sign record: sandbox %q has none", id)
+			return fail(CodeRecord, "sandboxrun create --record DIR", "sign record: sandbox %q has none", id)
 		}
 		return nil
 	}

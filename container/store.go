@@ -223,16 +223,21 @@ func (s *Store) Sweep() ([]string, error) {
 		return nil, err
 	}
 	var swept []string
+	var untold error
 	for _, id := range ids {
 		if s.alive(id) {
 			continue
 		}
-		if err := s.remove(id, "", nil); err != nil {
+		err := s.remove(id, "", nil)
+		if e, ok := errors.AsType[*Error](err); ok && e.Code == CodeRecord {
+			untold, err = errors.Join(untold, err), nil // it is removed all the same
+		}
+		if err != nil {
 			return swept, err
 		}
 		swept = append(swept, id)
 	}
-	return swept, nil
+	return swept, untold
 }
 
 // remove deletes a sandbox's directory and cgroups. Its processes are gone. why is told to its record; empty: with its owner,

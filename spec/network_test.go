@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/opencontainers/runtime-spec/specs-go"
+
+	"github.com/sandboxrun/sandboxrun/netpolicy"
 )
 
 // doors writes a plan's doors, one a word: "forward@127.0.0.1:8000>127.0.0.1:8000".
@@ -154,5 +156,19 @@ func TestNetworkWarnings(t *testing.T) {
 	plan, err := resolve(t, "version = 1\nfiles.read = [\"/home/ada/work\"]", func(h *Host) { h.Sockets = many })
 	if err != nil || len(plan.Warnings) != 6 || !strings.Contains(plan.Warnings[5], "4 more") {
 		t.Errorf("%v, %q", err, plan.Warnings)
+	}
+}
+
+func TestResolvConf(t *testing.T) {
+	host := "search example.com\nnameserver 192.0.2.53\n  nameserver\t2001:db8::53 # ours\nnameserver\n"
+	for _, c := range []struct{ mode, want string }{
+		{"isolated", "# There are no name servers here: the sandbox's network is isolated.\n"},
+		{"allowlist", "nameserver 127.0.0.53\n"},
+		{"public", "nameserver 127.0.0.53\n# outside: nameserver 192.0.2.53\n# outside: nameserver 2001:db8::53\n"},
+		{"host", host},
+	} {
+		if got := resolvConf(&netpolicy.Policy{Mode: c.mode, Transparent: true}, host); got != c.want {
+			t.Errorf("%s: %q", c.mode, got)
+		}
 	}
 }

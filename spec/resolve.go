@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/opencontainers/runtime-spec/specs-go"
 
@@ -113,11 +114,25 @@ func resolvConf(n *netpolicy.Policy, host string) string {
 	case n.Mode == netpolicy.Host && host != "":
 		return host
 	case proxied(n.Mode) && n.Transparent:
-		return "nameserver " + resolver().String() + "\n"
+		return "nameserver " + resolver().String() + "\n" + outside(n.Mode, host)
 	case proxied(n.Mode):
 		return "# There are no name servers here: the proxy, see HTTPS_PROXY, resolves the names of allowed hosts.\n"
 	}
 	return "# There are no name servers here: the sandbox's network is " + n.Mode + ".\n"
+}
+
+// outside tells, in mode public, whom the host asks: programs that show their name servers are not to look misconfigured.
+func outside(mode, host string) string {
+	if mode != netpolicy.Public {
+		return ""
+	}
+	var b strings.Builder
+	for line := range strings.Lines(host) {
+		if f := strings.Fields(line); len(f) > 1 && f[0] == "nameserver" {
+			fmt.Fprintf(&b, "# outside: nameserver %s\n", f[1])
+		}
+	}
+	return b.String()
 }
 
 func execOf(p *Policy, h *Host, id identity, dir, home string) Exec {

@@ -112,6 +112,7 @@ func (sb *Sandbox) begin(req Request) (*Running, error) {
 	if err != nil {
 		return nil, err
 	}
+	sabotageCommand(&cmd)
 	r.process, err = sb.launchIn(&cmd)
 	streams.closeTheirs()
 	if err != nil {

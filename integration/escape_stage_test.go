@@ -279,11 +279,16 @@ func TestBinaryStaysWhole(t *testing.T) {
 		}
 		before := sum()
 		script := `for p in /proc/[0-9]* /proc/self; do for f in exe fd/3 fd/4 fd/5; do { echo evil >>$p/$f; } 2>/dev/null; { cat $p/exe >/tmp/stolen; } 2>/dev/null; done; done
-			exec 2>/dev/null; ln -s /proc/1/exe /tmp/x; echo evil >/tmp/x; exit 0`
-		cmd := exec.Command(mine, "run", "-p", b.files("", object{}), "--", "sh", "-c", script)
-		cmd.Env = b.env
-		if out, err := cmd.CombinedOutput(); err != nil {
-			t.Errorf("%v: %s", err, out)
+			test -e /.sandboxrun && echo SHOWN
+			exec 2>/dev/null; ln -s /proc/1/exe /tmp/x; echo evil >/tmp/x
+			b=/.sandboxrun; echo evil >>$b; truncate -s 0 $b; chmod 777 $b; rm -f $b; mv $b /tmp/y; ln $b /tmp/z && echo evil >>/tmp/z; cp /bin/true $b; exit 0`
+		for _, keys := range []object{{}, {"network": object{"mode": "public"}}} { // there it is shown, for proxy-connect
+			cmd := exec.Command(mine, "run", "-p", b.policy(keys), "--", "sh", "-c", script)
+			cmd.Env = b.env
+			out, err := cmd.CombinedOutput()
+			if err != nil || strings.Contains(string(out), "SHOWN") != (keys["network"] != nil) {
+				t.Errorf("%v: %s", err, out)
+			}
 		}
 		same(t, "the binary", before, sum())
 		control := filepath.Join(b.dir, "control")

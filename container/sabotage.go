@@ -20,15 +20,7 @@ func sabotagePlan(sb *Sandbox, plan *spec.Plan) *spec.Plan {
 	broken, view, oci := *plan, *plan.View, *plan.Spec
 	broken.View, broken.Spec = &view, &oci
 	view.Mounts, oci.Mounts = slices.Clone(view.Mounts), slices.Clone(oci.Mounts)
-	all := func(kind hooks.PathKind) []string {
-		var list []string
-		for _, p := range plan.Checks.Paths {
-			if p.Kind == kind && p.Host != "" {
-				list = append(list, p.Inside)
-			}
-		}
-		return list
-	}
+	all := func(kind hooks.PathKind) []string { return pathsOf(plan, kind) }
 	first := func(kind hooks.PathKind) string { return all(kind)[0] }
 	at := func(target string) *specs.Mount {
 		i := slices.IndexFunc(oci.Mounts, func(m specs.Mount) bool { return m.Destination == target })
@@ -69,6 +61,16 @@ func sabotagePlan(sb *Sandbox, plan *spec.Plan) *spec.Plan {
 		sb.state.Launch.EnvAllow = []string{"*"}
 	}
 	return &broken
+}
+
+func pathsOf(plan *spec.Plan, kind hooks.PathKind) []string {
+	var list []string
+	for _, p := range plan.Checks.Paths {
+		if p.Kind == kind && p.Host != "" {
+			list = append(list, p.Inside)
+		}
+	}
+	return list
 }
 
 // sabotageVerdict lets a sandbox start of which a check is broken. What attacks get then shows what the layers that are left

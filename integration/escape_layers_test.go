@@ -1,6 +1,9 @@
 package integration
 
 import (
+	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -76,4 +79,38 @@ func TestEscapesWithoutALayer(t *testing.T) {
 			})
 		}
 	})
+}
+
+// TestLayersAreDocumented: docs/security.md says, attack by attack, what leans on one layer alone.
+func TestLayersAreDocumented(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join("..", "docs", "security.md"))
+	if err != nil {
+		t.Skip("the documents are not here")
+	}
+	for _, l := range layers() {
+		if row := l.row(); !strings.Contains(string(text), row) {
+			t.Errorf("docs/security.md lacks this row:\n%s", row)
+		}
+	}
+}
+
+// row is a layer's row of the table in docs/security.md.
+func (l layer) row() string {
+	var leaning []string
+	for _, a := range allAttacks() {
+		always := slices.Contains(strings.Split(a.leans, ","), l.name)
+		switch root := slices.Contains(strings.Split(a.leansRoot, ","), l.name); {
+		case always && !a.rootOnly:
+			leaning = append(leaning, a.name)
+		case always, root:
+			leaning = append(leaning, a.name+" (root)")
+		}
+	}
+	if names := strings.Split(l.name, " and "); len(names) > 1 {
+		leaning = append(leaning, "what leans on one of the two")
+	}
+	if len(leaning) == 0 {
+		leaning = []string{"nothing"}
+	}
+	return fmt.Sprintf("| %s | %s |\n", l.name, strings.Join(leaning, "; "))
 }

@@ -23,6 +23,11 @@ s.send(b"secret"); s.recv(9) and broke()`,
 		program: `s = socket.socket(socket.AF_UNIX); s.connect("\0" + sys.argv[1]); s.recv(99) and broke()`,
 	},
 	{
+		name: "be handed a descriptor", args: []string{"$ABSTRACT-rights"}, fails: "ECONNREFUSED", leans: "network", program: `
+s = socket.socket(socket.AF_UNIX); s.connect("\0" + sys.argv[1])
+os.pread(socket.recv_fds(s, 9, 1)[1][0], 99, 0) == b"THE-SECRET" and broke()`,
+	},
+	{
 		name: "find sockets of the host's in /proc", args: []string{"$ABSTRACT"}, fails: "", leans: "network",
 		program: `sys.argv[1] in open("/proc/net/unix").read() and broke()`,
 	},

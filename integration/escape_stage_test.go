@@ -50,6 +50,7 @@ func newStage(t *testing.T) *stage {
 	port := greet(t, "tcp", "0.0.0.0:0")
 	greet(t, "unix", "@"+abstract)
 	greet(t, "unix", path)
+	handOut(t, "@"+abstract+"-rights", open)
 	s := &stage{box: b, open: open, policy: b.files(work, object{
 		"write": []string{work}, "read": []string{b.path("readonly")}, "deny": []string{denied, b.path("work/hidden")},
 	})}
@@ -163,6 +164,26 @@ func greet(t *testing.T, network, address string) string {
 	return port
 }
 
+// handOut passes a descriptor to whoever connects.
+func handOut(t *testing.T, address string, file *os.File) {
+	t.Helper()
+	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: address, Net: "unix"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.Close() })
+	go func() {
+		for {
+			c, err := l.AcceptUnix()
+			if err != nil {
+				return
+			}
+			_, _, _ = c.WriteMsgUnix([]byte("x"), unix.UnixRights(int(file.Fd())), nil)
+			_ = c.Close()
+		}
+	}()
+}
+
 // addresses are this machine's own, of IPv4: a loopback address too where it has no other.
 func addresses(t *testing.T) string {
 	t.Helper()
@@ -204,6 +225,10 @@ for f in (lambda: socket.create_connection(("127.0.0.1", 4777), 2), lambda: sock
     except OSError: pass'; exit 0`
 		b.run("exec", "one", "--", "sh", "-c", look).exits(0).prints("THE-SECRET", "CONNECTED\nCONNECTED")
 		b.run("exec", "two", "--", "sh", "-c", look).exits(0).hides("THE-SECRET", "CONNECTED")
+		for _, id := range []string{"one", "two"} { // nor can another exec of the same sandbox reach its processes
+			b.run("exec", id, "--", "sh", "-c", "kill -9 -1; for p in $(seq 2 200); do kill -9 $p; done; exit 0")
+		}
+		b.run("exec", "one", "--", "sh", "-c", look).exits(0).prints("CONNECTED\nCONNECTED")
 		b.run("exec", "one", "--", "sh", "-c", "ls -d /proc/[0-9]* | wc -l; cat /proc/[0-9]*/cmdline").exits(0).hides("4777")
 		_ = b.run("kill", "one", "KILL").exits(0)
 		_ = server.Wait()

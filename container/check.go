@@ -49,7 +49,7 @@ func (c *checker) run(filter []unix.SockFilter) ([]hooks.Result, error) {
 		return nil, err
 	}
 	results := hooks.Judge(&c.subject, &c.facts)
-	if broken := hooks.BrokenOf(results); len(broken) > 0 {
+	if broken := sabotageVerdict(hooks.BrokenOf(results)); len(broken) > 0 {
 		said := make([]string, len(broken))
 		for i, b := range broken {
 			said[i] = b.Name + ": " + b.Detail
@@ -119,7 +119,7 @@ func (c *checker) prepare(filter []unix.SockFilter) {
 	for _, g := range c.cmd.Limits.Groups {
 		f.Groups = append(f.Groups, groupRead(g))
 	}
-	sabotageCommand(c)
+	sabotageCommand(&c.cmd)
 	for _, kv := range c.cmd.Env {
 		name, _, _ := strings.Cut(kv, "=")
 		f.Env = append(f.Env, name)

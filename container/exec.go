@@ -136,6 +136,7 @@ func (r *Running) launch(req Request, cmd *forkexec.Command) error {
 	if err != nil {
 		return err
 	}
+	sabotageCommand(cmd)
 	r.process, err = sb.launchIn(cmd)
 	streams.closeTheirs()
 	if err != nil {

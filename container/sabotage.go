@@ -3,6 +3,7 @@
 package container
 
 import (
+	"path"
 	"slices"
 
 	"github.com/opencontainers/runtime-spec/specs-go"
@@ -19,13 +20,8 @@ func sabotagePlan(sb *Sandbox, plan *spec.Plan) *spec.Plan {
 	broken, view, oci := *plan, *plan.View, *plan.Spec
 	broken.View, broken.Spec = &view, &oci
 	view.Mounts, oci.Mounts = slices.Clone(view.Mounts), slices.Clone(oci.Mounts)
-	first := func(kind hooks.PathKind) string {
-		at := slices.IndexFunc(plan.Checks.Paths, func(p hooks.Path) bool { return p.Kind == kind && p.Host != "" })
-		if at < 0 {
-			panic("sabotage: the policy has no such path")
-		}
-		return plan.Checks.Paths[at].Inside
-	}
+	all := func(kind hooks.PathKind) []string { return pathsOf(plan, kind) }
+	first := func(kind hooks.PathKind) string { return all(kind)[0] }
 	at := func(target string) *specs.Mount {
 		i := slices.IndexFunc(oci.Mounts, func(m specs.Mount) bool { return m.Destination == target })
 		return &oci.Mounts[i]
@@ -43,14 +39,17 @@ func sabotagePlan(sb *Sandbox, plan *spec.Plan) *spec.Plan {
 	case forkexec.Without("probe path"):
 		show("/etc/shadow")
 	case forkexec.Without("mask"):
-		target := first(hooks.Mask)
-		drop(target)
-		view.Masked = slices.DeleteFunc(slices.Clone(view.Masked), func(d rootfs.Denied) bool { return d.Inside == target })
+		for _, target := range all(hooks.Mask) {
+			drop(target)
+			view.Masked = slices.DeleteFunc(slices.Clone(view.Masked), func(d rootfs.Denied) bool { return d.Inside == target })
+		}
 	case forkexec.Without("grant"):
 		drop(first(hooks.ReadOnlyGrant))
 	case forkexec.Without("read-only"):
-		m := at(first(hooks.ReadOnlyGrant))
-		m.Options = slices.DeleteFunc(slices.Clone(m.Options), func(o string) bool { return o == "ro" || o == "rro" })
+		for _, target := range all(hooks.ReadOnlyGrant) {
+			m := at(target)
+			m.Options = slices.DeleteFunc(slices.Clone(m.Options), func(o string) bool { return o == "ro" || o == "rro" })
+		}
 	case forkexec.Without("writable"):
 		m := at(first(hooks.WritableGrant))
 		m.Options = append(slices.Clone(m.Options), "ro", "rro")
@@ -64,21 +63,43 @@ func sabotagePlan(sb *Sandbox, plan *spec.Plan) *spec.Plan {
 	return &broken
 }
 
-// sabotageCommand leaves a layer out of how programs are started.
-func sabotageCommand(c *checker) {
-	cmd := &c.cmd
+func pathsOf(plan *spec.Plan, kind hooks.PathKind) []string {
+	var list []string
+	for _, p := range plan.Checks.Paths {
+		if p.Kind == kind && p.Host != "" {
+			list = append(list, p.Inside)
+		}
+	}
+	return list
+}
+
+// sabotageVerdict lets a sandbox start of which a check is broken. What attacks get then shows what the layers that are left
+// hold.
+func sabotageVerdict(broken []hooks.Result) []hooks.Result {
+	if forkexec.Without("refusal of broken checks") {
+		return nil
+	}
+	return broken
+}
+
+// sabotageCommand leaves a layer out of how programs are started, that of the checks and all others.
+func sabotageCommand(cmd *forkexec.Command) {
 	drop := func(which func(forkexec.Mount) bool) { cmd.Mounts = slices.DeleteFunc(slices.Clone(cmd.Mounts), which) }
 	switch {
 	case forkexec.Without("network"):
 		cmd.Namespaces &^= unix.CLONE_NEWNET
 	case forkexec.Without("uts"):
 		cmd.Namespaces &^= unix.CLONE_NEWUTS
+	case forkexec.Without("sandbox ipc"):
+		cmd.Namespaces &^= unix.CLONE_NEWIPC
 	case forkexec.Without("proc"):
 		drop(func(m forkexec.Mount) bool { return m.Type == "proc" })
 	case forkexec.Without("proc masks"):
 		drop(func(m forkexec.Mount) bool { return m.Source == "/dev/null" || m.Type == "tmpfs" })
 	case forkexec.Without("proc read-only"):
-		drop(func(m forkexec.Mount) bool { return m.Target == "/proc/sys" })
+		drop(func(m forkexec.Mount) bool {
+			return m.Type == "" && m.Source != "/dev/null" && path.Dir(m.Target) == "/proc"
+		})
 	case forkexec.Without("filter"), forkexec.Without("no_new_privs"): // without that none can be loaded
 		cmd.Filter = nil
 	case forkexec.Without("rules"):

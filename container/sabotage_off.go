@@ -2,9 +2,15 @@
 
 package container
 
-import "github.com/sandboxrun/sandboxrun/spec"
+import (
+	"github.com/sandboxrun/sandboxrun/forkexec"
+	"github.com/sandboxrun/sandboxrun/hooks"
+	"github.com/sandboxrun/sandboxrun/spec"
+)
 
 // Builds for tests leave a layer out here, to see that a check notices: sabotage.go. This one leaves out nothing.
 func sabotagePlan(_ *Sandbox, plan *spec.Plan) *spec.Plan { return plan }
 
-func sabotageCommand(*checker) {}
+func sabotageCommand(*forkexec.Command) {}
+
+func sabotageVerdict(broken []hooks.Result) []hooks.Result { return broken }

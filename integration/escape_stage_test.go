@@ -2,6 +2,7 @@ package integration
 
 import (
 	"crypto/sha256"
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -20,48 +21,125 @@ type stage struct {
 	*box
 	policy string
 	words  *strings.Replacer
+	open   *os.File // what the caller leaves open
 }
 
 const launcherVariable = "LAUNCHER-VARIABLE-5471"
 
-// newStage sets up every target. The policy grants a working directory and a read-only directory, nothing more.
+// newStage sets up every target. The policy grants a working directory and a read-only directory, less two denies.
 func newStage(t *testing.T) *stage {
 	t.Helper()
 	b := newBox(t)
 	work, readonly := b.mkdir("work"), b.file("readonly/f", "read-only")
 	secret := b.file("private/secret", "THE-SECRET")
-	closed := b.file("work/closed", "THE-SECRET")
-	if w.uid == 0 {
-		if err := os.Chown(closed, 4242, 4242); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := os.Chmod(closed, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	denied := b.file("work/sub/denied", "THE-SECRET")
+	b.file("work/hidden/f", "THE-SECRET")
+	b.link("work/out", secret)
+	b.mustDo(os.Link(denied, b.path("work/linked")), os.Mkdir(b.state, 0o700))
+	b.ofOthers()
+	open, err := os.Open(secret)
+	b.mustDo(err)
+	t.Cleanup(func() { open.Close() })
 	mark := fmt.Sprintf("4788.%d", time.Now().UnixNano()%1e9)
 	victim := exec.Command("sleep", mark)
 	victim.Env, victim.Dir = []string{"A=" + launcherVariable}, b.path("private")
-	if err := victim.Start(); err != nil {
-		t.Fatal(err)
-	}
+	b.mustDo(victim.Start())
 	t.Cleanup(func() { _ = victim.Process.Kill(); _ = victim.Wait() })
 	abstract, path := fmt.Sprintf("sandboxrun-test-%d-%s", os.Getpid(), mark), b.path("private", "socket")
+	b.link("work/socket", path)
 	port := greet(t, "tcp", "0.0.0.0:0")
 	greet(t, "unix", "@"+abstract)
 	greet(t, "unix", path)
-	key := os.Getpid()<<8 | 0x53
-	id, err := unix.SysvShmGet(key, 4096, unix.IPC_CREAT|0o600)
+	handOut(t, "@"+abstract+"-rights", open)
+	s := &stage{box: b, open: open, policy: b.files(work, object{
+		"write": []string{work}, "read": []string{b.path("readonly")}, "deny": []string{denied, b.path("work/hidden")},
+	})}
+	s.words = strings.NewReplacer(
+		"$SECRET", secret, "$READONLY", readonly, "$WORK", work, "$DENIED", denied, "$STATE", b.state, "$MARK", mark,
+		"$VICTIM", strconv.Itoa(victim.Process.Pid), "$PORT", port, "$UDP", echoDatagrams(t), "$ABSTRACT", abstract, "$SOCKET", path,
+		"$KEY", strconv.Itoa(shared(t)), "$CALLERSKEY", callersKey(t), "$VARIABLE", launcherVariable, "$ADDRESSES", addresses(t),
+	)
+	return s
+}
+
+func (b *box) mustDo(errs ...error) {
+	b.t.Helper()
+	if err := errors.Join(errs...); err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+// ofOthers makes files in the working directory that only root can make: of another user, set to another user, and a device.
+func (b *box) ofOthers() {
+	b.t.Helper()
+	closed := b.file("work/closed", "THE-SECRET")
+	b.mustDo(os.Chmod(closed, 0o600))
+	if w.uid != 0 {
+		return
+	}
+	setuid := b.path("work/setuid")
+	b.mustDo(copyProgram("/usr/bin/id", setuid))
+	b.mustDo(os.Chown(closed, 4242, 4242), os.Chown(setuid, 4242, 4242), os.Chmod(setuid, 0o755|os.ModeSetuid),
+		unix.Mknod(b.path("work/zero"), unix.S_IFCHR|0o666, int(unix.Mkdev(1, 5))))
+}
+
+// shared makes shared memory, semaphores and a message queue of the host's, all of one key.
+func shared(t *testing.T) int {
+	t.Helper()
+	key := os.Getpid()<<8 | int(time.Now().UnixNano()&0xff)
+	for _, kind := range []struct{ get, control, size uintptr }{
+		{unix.SYS_SHMGET, unix.SYS_SHMCTL, 4096}, {unix.SYS_SEMGET, unix.SYS_SEMCTL, 1}, {unix.SYS_MSGGET, unix.SYS_MSGCTL, 0},
+	} {
+		const flags = unix.IPC_CREAT | unix.IPC_EXCL | 0o600
+		args := [3]uintptr{uintptr(key), kind.size, flags}
+		if kind.size == 0 {
+			args = [3]uintptr{uintptr(key), flags}
+		}
+		id, _, errno := unix.Syscall(kind.get, args[0], args[1], args[2])
+		if errno != 0 {
+			t.Fatal(errno)
+		}
+		t.Cleanup(func() {
+			if kind.get == unix.SYS_SEMGET {
+				_, _, _ = unix.Syscall(kind.control, id, 0, unix.IPC_RMID)
+			} else {
+				_, _, _ = unix.Syscall(kind.control, id, unix.IPC_RMID, 0)
+			}
+		})
+	}
+	return key
+}
+
+// callersKey puts a key into the caller's keyring, where it may, and returns its name.
+func callersKey(t *testing.T) string {
+	t.Helper()
+	name := fmt.Sprintf("sandboxrun-test-%d", time.Now().UnixNano())
+	key, err := unix.AddKey("user", name, []byte("THE-SECRET"), unix.KEY_SPEC_USER_KEYRING)
+	if err == nil {
+		t.Cleanup(func() { _, _ = unix.KeyctlInt(unix.KEYCTL_UNLINK, key, unix.KEY_SPEC_USER_KEYRING, 0, 0) })
+	}
+	return name
+}
+
+// echoDatagrams answers datagrams on the host's loopback. It returns the port.
+func echoDatagrams(t *testing.T) string {
+	t.Helper()
+	c, err := net.ListenPacket("udp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _, _ = unix.SysvShmCtl(id, unix.IPC_RMID, nil) })
-	s := &stage{box: b, policy: b.files(work, object{"write": []string{work}, "read": []string{b.path("readonly")}})}
-	s.words = strings.NewReplacer(
-		"$SECRET", secret, "$READONLY", readonly, "$WORK", work, "$MARK", mark, "$VICTIM", strconv.Itoa(victim.Process.Pid), "$PORT", port,
-		"$ABSTRACT", abstract, "$SOCKET", path, "$SHM", strconv.Itoa(key), "$VARIABLE", launcherVariable, "$ADDRESSES", addresses(t),
-	)
-	return s
+	t.Cleanup(func() { _ = c.Close() })
+	go func() {
+		buf := make([]byte, 99)
+		for {
+			n, from, err := c.ReadFrom(buf)
+			if err != nil {
+				return
+			}
+			_, _ = c.WriteTo(buf[:n], from)
+		}
+	}()
+	return strconv.Itoa(c.LocalAddr().(*net.UDPAddr).Port)
 }
 
 // greet listens and says hello to whoever connects. It returns the port.
@@ -86,6 +164,26 @@ func greet(t *testing.T, network, address string) string {
 	return port
 }
 
+// handOut passes a descriptor to whoever connects.
+func handOut(t *testing.T, address string, file *os.File) {
+	t.Helper()
+	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: address, Net: "unix"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.Close() })
+	go func() {
+		for {
+			c, err := l.AcceptUnix()
+			if err != nil {
+				return
+			}
+			_, _, _ = c.WriteMsgUnix([]byte("x"), unix.UnixRights(int(file.Fd())), nil)
+			_ = c.Close()
+		}
+	}()
+}
+
 // addresses are this machine's own, of IPv4: a loopback address too where it has no other.
 func addresses(t *testing.T) string {
 	t.Helper()
@@ -100,44 +198,6 @@ func addresses(t *testing.T) string {
 		}
 	}
 	return strings.Join(list, ",")
-}
-
-func (s *stage) line(a attack, args []string) []string {
-	line := []string{"python3", "-c", prelude + a.program}
-	for _, arg := range args {
-		line = append(line, s.words.Replace(arg))
-	}
-	return line
-}
-
-// outside runs an attack without a sandbox, and returns all that it printed.
-func (s *stage) outside(a attack) string {
-	s.t.Helper()
-	line := s.line(a, a.outside)
-	switch {
-	case a.privileged && w.uid != 0:
-		line = append([]string{"unshare", "-Urmnu"}, line...)
-	case a.privileged:
-		line = append([]string{"unshare", "-mnu", "--propagation", "private"}, line...)
-	}
-	cmd := exec.Command(line[0], line[1:]...)
-	cmd.Dir, cmd.Env = s.path("work"), append(s.env, "LAUNCHER="+launcherVariable)
-	out, _ := cmd.CombinedOutput()
-	return string(out)
-}
-
-// inside runs it in a sandbox.
-func (s *stage) inside(a attack) string {
-	s.t.Helper()
-	args := a.inside
-	if args == nil {
-		args = a.outside
-	}
-	got := s.call(call{env: []string{"LAUNCHER=" + launcherVariable}}, append([]string{"run", "-p", s.policy, "--"}, s.line(a, args)...)...)
-	if got.status == 125 || got.status == 127 {
-		s.t.Errorf("the attack did not run: %v", got)
-	}
-	return got.stdout + got.stderr
 }
 
 // TestAnotherSandbox: two sandboxes of one user see nothing of each other.
@@ -165,6 +225,10 @@ for f in (lambda: socket.create_connection(("127.0.0.1", 4777), 2), lambda: sock
     except OSError: pass'; exit 0`
 		b.run("exec", "one", "--", "sh", "-c", look).exits(0).prints("THE-SECRET", "CONNECTED\nCONNECTED")
 		b.run("exec", "two", "--", "sh", "-c", look).exits(0).hides("THE-SECRET", "CONNECTED")
+		for _, id := range []string{"one", "two"} { // nor can another exec of the same sandbox reach its processes
+			b.run("exec", id, "--", "sh", "-c", "kill -9 -1; for p in $(seq 2 200); do kill -9 $p; done; exit 0")
+		}
+		b.run("exec", "one", "--", "sh", "-c", look).exits(0).prints("CONNECTED\nCONNECTED")
 		b.run("exec", "one", "--", "sh", "-c", "ls -d /proc/[0-9]* | wc -l; cat /proc/[0-9]*/cmdline").exits(0).hides("4777")
 		_ = b.run("kill", "one", "KILL").exits(0)
 		_ = server.Wait()
@@ -240,11 +304,16 @@ func TestBinaryStaysWhole(t *testing.T) {
 		}
 		before := sum()
 		script := `for p in /proc/[0-9]* /proc/self; do for f in exe fd/3 fd/4 fd/5; do { echo evil >>$p/$f; } 2>/dev/null; { cat $p/exe >/tmp/stolen; } 2>/dev/null; done; done
-			exec 2>/dev/null; ln -s /proc/1/exe /tmp/x; echo evil >/tmp/x; exit 0`
-		cmd := exec.Command(mine, "run", "-p", b.files("", object{}), "--", "sh", "-c", script)
-		cmd.Env = b.env
-		if out, err := cmd.CombinedOutput(); err != nil {
-			t.Errorf("%v: %s", err, out)
+			test -e /.sandboxrun && echo SHOWN
+			exec 2>/dev/null; ln -s /proc/1/exe /tmp/x; echo evil >/tmp/x
+			b=/.sandboxrun; echo evil >>$b; truncate -s 0 $b; chmod 777 $b; rm -f $b; mv $b /tmp/y; ln $b /tmp/z && echo evil >>/tmp/z; cp /bin/true $b; exit 0`
+		for _, keys := range []object{{}, {"network": object{"mode": "public"}}} { // there it is shown, for proxy-connect
+			cmd := exec.Command(mine, "run", "-p", b.policy(keys), "--", "sh", "-c", script)
+			cmd.Env = b.env
+			out, err := cmd.CombinedOutput()
+			if err != nil || strings.Contains(string(out), "SHOWN") != (keys["network"] != nil) {
+				t.Errorf("%v: %s", err, out)
+			}
 		}
 		same(t, "the binary", before, sum())
 		control := filepath.Join(b.dir, "control")

@@ -157,16 +157,22 @@ func TestEveryCheckIsSabotaged(t *testing.T) {
 
 // TestProductCannotBeSabotaged looks for what only builds for tests have, and shows that these have it.
 func TestProductCannotBeSabotaged(t *testing.T) {
+	product := w.binary
 	binary := sabotagedBinary(t)
 	for path, has := range map[string]bool{w.binary: false, binary: true} {
 		data, err := os.ReadFile(path)
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, word := range []string{"SANDBOXRUN_SABOTAGE", "fx_without"} {
+		for _, word := range []string{"SANDBOXRUN_SABOTAGE", "fx_without", "refusal of broken checks"} {
 			same(t, path+" holds "+word, has, bytes.Contains(data, []byte(word)))
 		}
 	}
 	b := newBox(t)
-	b.call(call{env: []string{"SANDBOXRUN_SABOTAGE=filter"}}, "run", "--", "true").exits(0)
+	broken := call{env: []string{"SANDBOXRUN_SABOTAGE=refusal of broken checks,filter,capset,bounding"}}
+	const look = `grep -E '^(Seccomp|CapBnd):' /proc/self/status`
+	b.call(broken, "run", "--", "sh", "-c", look).exits(0).prints("Seccomp:\t2", "CapBnd:\t0000000000000000")
+	w.binary = binary
+	defer func() { w.binary = product }()
+	b.call(broken, "run", "--", "sh", "-c", look).exits(0).prints("Seccomp:\t0").hides("CapBnd:\t0000000000000000")
 }

@@ -69,7 +69,7 @@ for top in "/proc/sys", "/sys":
     for d, _, files in os.walk(top):
         for f in files[:40]:
             p = os.path.join(d, f)
-            attempt(lambda: os.lstat(p).st_mode & 0o222 and (os.close(os.open(p, os.O_WRONLY | os.O_NONBLOCK)), broke(p), os._exit(0)))
+            attempt(lambda: not told and os.lstat(p).st_mode & 0o222 and (os.close(os.open(p, os.O_WRONLY | os.O_NONBLOCK)), broke(p)))
         if len(d) > 60: break`,
 	},
 	{name: "read the kernel's addresses", rootOnly: true, fails: "none ENOENT", leans: "proc masks", program: `

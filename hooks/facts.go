@@ -60,6 +60,10 @@ func (n Node) Dir() bool { return n.Err == nil && n.Mode&unix.S_IFMT == unix.S_I
 // Regular says whether it is a file with content of its own: opening it has no effect but that.
 func (n Node) Regular() bool { return n.Err == nil && n.Mode&unix.S_IFMT == unix.S_IFREG }
 
+// Special says whether it is a pipe, a socket or a device. To write to one changes no file system: a read-only mount does
+// not keep anybody from it.
+func (n Node) Special() bool { return n.Err == nil && !n.Dir() && !n.Regular() }
+
 // PathSeen is what was seen of a Path.
 type PathSeen struct {
 	Inside, Outside Node

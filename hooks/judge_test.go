@@ -87,6 +87,10 @@ func TestJudge(t *testing.T) {
 		}},
 		{"a forwarded port is dead", func(_ *Subject, f *Facts) { f.Forwards[0].Inside = unix.ECONNREFUSED }, map[string]Outcome{"forwarded_ports_open": Broken}},
 		{"no port is forwarded", func(s *Subject, f *Facts) { s.Forwards, f.Forwards = nil, nil }, map[string]Outcome{"forwarded_ports_open": NotTested}},
+		{"a file could be written", func(_ *Subject, f *Facts) { f.Paths[0].Write = nil }, map[string]Outcome{"readonly_not_writable": Broken}},
+		{"a pipe can be written through a read-only mount", func(_ *Subject, f *Facts) {
+			f.Paths[0].Write, f.Paths[0].Inside.Mode = nil, unix.S_IFIFO|0o644
+		}, nil},
 		{"a secret is there", func(_ *Subject, f *Facts) { f.Paths[3].Inside = f.Paths[3].Outside }, map[string]Outcome{"secret_absent": Broken}},
 		{"another file has its name", func(_ *Subject, f *Facts) { f.Paths[3].Inside = Node{Ino: 99} }, nil},
 		{"a secret does not exist", func(_ *Subject, f *Facts) { f.Paths[3].Outside = Node{Err: unix.ENOENT} }, map[string]Outcome{"secret_absent": NotTested}},

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"runtime"
 	"strconv"
 	"strings"
 
@@ -40,6 +41,7 @@ func pidfdAlive(f *os.File) bool { return !pidfdWait(f, 0) }
 
 // pidfdWait waits until a process has ended, for so many milliseconds at most (-1: for ever), and says whether it has.
 func pidfdWait(f *os.File, ms int) bool {
+	defer runtime.KeepAlive(f) // or it may be closed, and its number another file's, when a signal has interrupted poll
 	fds := []unix.PollFd{{Fd: int32(f.Fd()), Events: unix.POLLIN}}
 	for {
 		n, err := unix.Poll(fds, ms)

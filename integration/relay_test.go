@@ -185,6 +185,9 @@ asyncio.run(main())`
 		if kib > 64<<10 {
 			t.Errorf("it takes %d KiB of memory", kib)
 		}
+		// By now garbage has been collected, and process 1 is still watched.
+		watched, _ := os.Readlink(filepath.Join("/proc", pid, "fd/4"))
+		same(t, "descriptor of process 1", "anon_inode:[pidfd]", watched)
 		var st struct{ Network struct{ Allowed int } }
 		eventually(t, "each was counted", func() bool {
 			err := json.Unmarshal([]byte(b.run("stats", "--json", "box").stdout), &st)

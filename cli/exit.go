@@ -16,7 +16,7 @@ import (
 
 // Exit statuses of our own. The others are the program's.
 const (
-	exitRefused       = 1 // verify: the record is not good; doctor: the default policy cannot be enforced
+	exitRefused       = 1 // verify: the record is not good; doctor: the default policy cannot be enforced; explain: not inside
 	exitLauncher      = 125
 	exitNotExecutable = 126
 	exitNotFound      = 127

@@ -14,9 +14,6 @@ import (
 	"github.com/sandboxrun/sandboxrun/spec"
 )
 
-// exitNotInside is what explain exits with where something that was asked for is not inside, or not allowed.
-const exitNotInside = 1
-
 // Kinds of things to explain.
 const (
 	askPath = "path"
@@ -137,7 +134,7 @@ func (x *explainer) answers(list []ask, asJSON bool) error {
 			return err
 		}
 		if !a.ok {
-			x.status = exitNotInside
+			x.status = exitRefused
 		}
 		if asJSON {
 			all = append(all, map[string]any{"kind": a.kind, "asked": one.name, "ok": a.ok, "is": a.is, "details": a.details})

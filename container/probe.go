@@ -62,13 +62,18 @@ func self(tree rootfs.Tree) string {
 func sockets() []string {
 	data, _ := os.ReadFile("/proc/thread-self/net/unix") // without it there is nothing to warn of
 	var list []string
+	dirs := map[string]string{}
 	for line := range strings.Lines(string(data)) {
 		_, name, found := strings.Cut(strings.TrimSuffix(line, "\n"), " /") // the last field; numbers stand before it
 		if !found {
 			continue
 		}
-		if dir, err := filepath.EvalSymlinks(filepath.Dir("/" + name)); err == nil {
-			list = append(list, filepath.Join(dir, filepath.Base(name)))
+		dir := filepath.Dir("/" + name)
+		if _, known := dirs[dir]; !known { // many share one
+			dirs[dir], _ = filepath.EvalSymlinks(dir)
+		}
+		if real := dirs[dir]; real != "" {
+			list = append(list, filepath.Join(real, filepath.Base(name)))
 		}
 	}
 	slices.Sort(list)

@@ -268,7 +268,7 @@ func (s *Store) endRecord(id, why string, key ed25519.PrivateKey) error {
 	if why == "" {
 		why = s.endOf(st)
 	}
-	s.awaitTelling(id)
+	s.awaitLock(id, tellingLock) // who has an exec to tell of; where it is not told of, the record says so
 	w, err := openWriter(st.Record)
 	if err != nil {
 		return recordError(err)
@@ -315,24 +315,6 @@ func signRecord(r *Recorded, head record.Head, key ed25519.PrivateKey) error {
 	}
 	defer dir.Close()
 	return record.Sign(dir, record.FileName, head, key)
-}
-
-// awaitTelling waits a moment for those who have an exec to tell of.
-func (s *Store) awaitTelling(id string) {
-	lock, err := s.root.Open(filepath.Join(id, tellingLock))
-	if err != nil {
-		return // nobody has ever had
-	}
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		defer lock.Close()
-		_ = flock(lock, unix.LOCK_EX)
-	}()
-	select {
-	case <-ended:
-	case <-time.After(2 * time.Second): // somebody has stopped it; the record will lack its exec, and say so
-	}
 }
 
 // lastExec is the number of the last exec: groups.c has the form.

@@ -12,7 +12,6 @@ import (
 	"path/filepath"
 	"runtime/debug"
 	"syscall"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -231,24 +230,6 @@ func (s *Store) relayAlive(id string) bool {
 	}
 	defer lock.Close()
 	return flock(lock, unix.LOCK_SH|unix.LOCK_NB) != nil
-}
-
-// awaitRelay waits a moment for the relay of a sandbox that has ended: it has connections to close and events to write.
-func (s *Store) awaitRelay(id string) {
-	lock, err := s.root.Open(filepath.Join(id, relayLock))
-	if err != nil {
-		return
-	}
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		defer lock.Close()
-		_ = flock(lock, unix.LOCK_SH)
-	}()
-	select {
-	case <-ended:
-	case <-time.After(2 * time.Second): // somebody has stopped it; it will find nothing to write to
-	}
 }
 
 // RelayInfo is what the state command tells of a sandbox's relay.

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -130,6 +131,25 @@ func flock(f *os.File, how int) error {
 	}
 }
 
+// awaitLock waits a moment for whoever holds a lock in a sandbox's directory. Somebody may have stopped them: they will find
+// nothing to write to.
+func (s *Store) awaitLock(id, name string) {
+	lock, err := s.root.Open(filepath.Join(id, name))
+	if err != nil {
+		return // nobody ever has
+	}
+	free := make(chan struct{})
+	go func() {
+		defer close(free)
+		defer lock.Close()
+		_ = flock(lock, unix.LOCK_EX)
+	}()
+	select {
+	case <-free:
+	case <-time.After(2 * time.Second):
+	}
+}
+
 const maxID = 128
 
 // validID is written out: a regular expression would cost every start of the command a third of a millisecond.
@@ -243,7 +263,7 @@ func (s *Store) Sweep() ([]string, error) {
 // remove deletes a sandbox's directory and cgroups. Its processes are gone. why is told to its record; empty: with its owner,
 // or nobody knows. That the record could not be ended is an error, and keeps nothing here.
 func (s *Store) remove(id, why string, key ed25519.PrivateKey) error {
-	s.awaitRelay(id)
+	s.awaitLock(id, relayLock) // it has connections to close and events to write
 	if err := s.removeGroups(id); err != nil {
 		return err
 	}

@@ -41,7 +41,7 @@ func (s *Store) DeleteSigned(id string, key ed25519.PrivateKey) error {
 func (s *Store) removeDead(id string, key ed25519.PrivateKey) error {
 	for range 100 {
 		if !s.alive(id) {
-			return s.remove(id, "", key)
+			return s.remove(id, nil, "", key)
 		}
 		time.Sleep(10 * time.Millisecond)
 	}
@@ -56,7 +56,7 @@ func (sb *Sandbox) DeleteSigned(key ed25519.PrivateKey) error {
 	defer sb.Close()
 	sb.end()
 	sb.store.awaitMonitors(sb.state.ID)
-	return sb.store.remove(sb.state.ID, record.Deleted, key)
+	return sb.store.remove(sb.state.ID, sb.state, record.Deleted, key)
 }
 
 // end kills process 1. The kernel kills everything else in its PID namespace, and the nested ones, before that is gone.
@@ -75,7 +75,7 @@ func (sb *Sandbox) end() {
 func (sb *Sandbox) discard() {
 	sb.end()
 	sb.Close()
-	_ = sb.store.remove(sb.state.ID, record.Lost, nil)
+	_ = sb.store.remove(sb.state.ID, sb.state, record.Lost, nil)
 }
 
 // cgroupName names a sandbox's cgroups. Two stores may each have a sandbox of one id.

@@ -251,8 +251,10 @@ func (r *Running) notStarted(failure, said error) error {
 }
 
 // endRecord tells the record of a sandbox's end, and signs it if there is a key. Its processes are gone, and its groups.
-func (s *Store) endRecord(id, why string, key ed25519.PrivateKey) error {
-	st, err := s.load(id)
+func (s *Store) endRecord(id string, st *State, why string, key ed25519.PrivateKey) (err error) {
+	if st == nil {
+		st, err = s.load(id)
+	}
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil // it was never complete
 	}

@@ -248,7 +248,7 @@ func (s *Store) Sweep() ([]string, error) {
 		if s.alive(id) {
 			continue
 		}
-		err := s.remove(id, "", nil)
+		err := s.remove(id, nil, "", nil)
 		if e, ok := errors.AsType[*Error](err); ok && e.Code == CodeRecord {
 			untold, err = errors.Join(untold, err), nil // it is removed all the same
 		}
@@ -260,14 +260,14 @@ func (s *Store) Sweep() ([]string, error) {
 	return swept, untold
 }
 
-// remove deletes a sandbox's directory and cgroups. Its processes are gone. why is told to its record; empty: with its owner,
-// or nobody knows. That the record could not be ended is an error, and keeps nothing here.
-func (s *Store) remove(id, why string, key ed25519.PrivateKey) error {
+// remove deletes a sandbox's directory and cgroups. Its processes are gone. st is its state, nil if that is to be read. why is
+// told to its record; empty: with its owner, or nobody knows. That the record could not be ended is an error, and keeps nothing here.
+func (s *Store) remove(id string, st *State, why string, key ed25519.PrivateKey) error {
 	s.awaitLock(id, relayLock) // it has connections to close and events to write
 	if err := s.removeGroups(id); err != nil {
 		return err
 	}
-	unrecorded := s.endRecord(id, why, key)
+	unrecorded := s.endRecord(id, st, why, key)
 	err := s.root.RemoveAll(id)
 	for range 100 {
 		if !errors.Is(err, unix.ENOTEMPTY) {

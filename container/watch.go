@@ -145,20 +145,21 @@ func (l *lookouts) open(w Watch, in inside) (*grantDir, error) {
 }
 
 // openGrant opens it by its path on the host, where the launcher has its usual rights, or, where that now leads to another
-// file than the sandbox was made with, by its path inside.
+// file than the sandbox was made with, by its path inside. A program may have moved either.
 func openGrant(w Watch, shown string, in inside) (int, error) {
+	how := unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: unix.RESOLVE_NO_SYMLINKS}
+	host, hostErr := unix.Openat2(unix.AT_FDCWD, w.Grant, &how)
 	f, err := in.open(shown, unix.O_PATH|unix.O_NOFOLLOW)
 	if err != nil {
-		return -1, err
+		return host, hostErr
 	}
 	defer f.Close()
-	how := unix.OpenHow{Flags: unix.O_PATH | unix.O_NOFOLLOW | unix.O_CLOEXEC, Resolve: unix.RESOLVE_NO_SYMLINKS}
-	var want, is unix.Stat_t
-	if fd, err := unix.Openat2(unix.AT_FDCWD, w.Grant, &how); err == nil {
-		if unix.Fstat(int(f.Fd()), &want) == nil && unix.Fstat(fd, &is) == nil && want.Dev == is.Dev && want.Ino == is.Ino {
-			return fd, nil
+	if hostErr == nil {
+		var want, is unix.Stat_t
+		if unix.Fstat(int(f.Fd()), &want) == nil && unix.Fstat(host, &is) == nil && want.Dev == is.Dev && want.Ino == is.Ino {
+			return host, nil
 		}
-		unix.Close(fd)
+		unix.Close(host)
 	}
 	return unix.FcntlInt(f.Fd(), unix.F_DUPFD_CLOEXEC, 0)
 }
@@ -210,7 +211,9 @@ func absent(err error) bool {
 // look finds out what stands at one denied path.
 func (l *lookout) look(in inside, all *lookouts) error {
 	var err error
-	if l.grant, err = all.open(l.Watch, in); err != nil {
+	if l.grant, err = all.open(l.Watch, in); absent(err) {
+		return nil // it has been moved or removed, and what is denied with it
+	} else if err != nil {
 		return err
 	}
 	st, shut, err := l.stat()
@@ -296,7 +299,7 @@ func (l *lookouts) moveAppeared(suffix string) []string {
 	defer l.close()
 	var said []string
 	for _, l := range l.list {
-		if l.there || !l.Writable || l.shut != "" {
+		if l.there || !l.Writable || l.shut != "" || l.grant == nil {
 			continue
 		}
 		to, err := l.moveAside(suffix)

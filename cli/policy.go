@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"os"
 	"path/filepath"
 
 	"github.com/urfave/cli/v2"
@@ -24,7 +23,7 @@ func policyFlag() cli.Flag {
 // loadPolicy reads the policy that --policy names. Without one it is the default preset, with the current directory as
 // the writable workspace where workspace says so.
 func (p *program) loadPolicy(name string, workspace bool) (*spec.Policy, error) {
-	in := spec.Input{Env: p.env, Home: p.env["HOME"], ReadFile: os.ReadFile, Cwd: p.cwd}
+	in := spec.Input{Env: p.env, Home: p.env["HOME"], ReadFile: readFile, Cwd: p.cwd}
 	switch {
 	case name == "" && workspace:
 		if p.cwdErr != nil {
@@ -65,7 +64,7 @@ func readPolicy(in *spec.Input, name string, stdin io.Reader) error {
 		}
 		return nil
 	}
-	data, err := os.ReadFile(name)
+	data, err := readFile(name)
 	if errors.Is(err, fs.ErrNotExist) {
 		if preset, ok := spec.Preset(name); ok {
 			in.Name, in.Data, in.Dir = "preset "+name, preset, "/"

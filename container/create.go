@@ -40,6 +40,9 @@ func (s *Store) CreateWith(id string, plan *spec.Plan, o Options) (_ *Sandbox, e
 	if err := CheckID(id); err != nil {
 		return nil, err
 	}
+	if err := s.keptFrom(plan.View); err != nil {
+		return nil, err
+	}
 	lock, err := s.reserve(id)
 	if err != nil {
 		return nil, err

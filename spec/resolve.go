@@ -30,14 +30,21 @@ func Resolve(p *Policy, h *Host) (*Plan, error) {
 	if ids.shownUID == 0 {
 		home = "/root"
 	}
+	guards, err := guarded(&p.Files, h)
+	if err != nil {
+		return nil, err
+	}
 	plan.View, err = view(rootfs.Request{
 		Policy: p.Files, Tree: h.Tree, Hostname: hostname, ResolvConf: resolvConf(&p.Network, h.Resolv),
-		TmpfsSize: tmpfsSize(p.Limits.Memory),
+		TmpfsSize: tmpfsSize(p.Limits.Memory), Guarded: guards,
 		User: rootfs.Identity{
 			UID: ids.shownUID, GID: ids.shownGID, Name: ids.name, Group: ids.group, Home: home, Privileged: h.Root,
 		},
 	}, connector(&p.Network, h.Self))
 	if err != nil {
+		return nil, err
+	}
+	if err := CheckTrusted(plan.View, h.Ground); err != nil {
 		return nil, err
 	}
 	if _, err := plan.View.Lookup(h.Tree, home); err != nil {

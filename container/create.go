@@ -25,9 +25,6 @@ import (
 // Descriptors that process 1 finds open; stub.c says what for. libcontainer numbers them from 3.
 const pauseStub = "/proc/self/fd/3"
 
-// filterFile holds the compiled seccomp filter, in the sandbox's directory.
-const filterFile = "seccomp.bpf"
-
 // Create builds a sandbox and leaves it ready for Exec. It ends with its owner; nil means that only Delete ends it.
 // Whatever fails, nothing is left behind. Where the plan has a relay, the calling program must be one that answers to
 // RelayCommand by Relay.
@@ -67,9 +64,6 @@ func (s *Store) CreateWith(id string, plan *spec.Plan, o Options) (_ *Sandbox, e
 	if err != nil {
 		return nil, fail("sandbox_unavailable", "", "create sandbox: %w", err)
 	}
-	if err := writeNew(dir, filterFile, string(forkexec.EncodeFilter(filter)), 0o400); err != nil {
-		return nil, err
-	}
 	if err := sb.start(plan, o, filter, dir, lock); err != nil {
 		return nil, err
 	}
@@ -89,6 +83,10 @@ func (sb *Sandbox) start(plan *spec.Plan, o Options, filter []unix.SockFilter, d
 		return err
 	}
 	defer trees.close()
+	if sb.sealed, err = forkexec.NewSealed(); err != nil {
+		return fail("sandbox_unavailable", "", "create sandbox: %w", err)
+	}
+	defer sb.sealed.Close()
 	ready, release, err := os.Pipe()
 	if err != nil {
 		return fmt.Errorf("create sandbox: %w", err)
@@ -151,10 +149,7 @@ func (sb *Sandbox) prove(plan *spec.Plan, o Options, checks *checker, filter []u
 	if err := sb.startRecord(plan, o); err != nil {
 		return err
 	}
-	if err := sb.store.save(sb.state); err != nil {
-		return err
-	}
-	return sb.saveLaunch(dir, filter)
+	return sb.seal(dir, filter)
 }
 
 // waitClosed waits until nobody has the other end of a pipe open any more.
@@ -167,9 +162,9 @@ func waitClosed(w *os.File) {
 	}
 }
 
-// saveLaunch writes what the plain form of the exec command reads (forkexec/client.c). Where an exec has more to do than
-// to start a program it is not written, and the command takes the long way.
-func (sb *Sandbox) saveLaunch(dir *os.Root, filter []unix.SockFilter) error {
+// plainLaunch is what the plain form of the exec command reads (forkexec/client.c). Where an exec has more to do than to start
+// a program it is empty, and the command takes the long way.
+func (sb *Sandbox) plainLaunch(filter []unix.SockFilter) []byte {
 	l := &sb.state.Launch
 	if l.Limits.Disk > 0 || sb.state.Record != nil {
 		return nil
@@ -184,17 +179,17 @@ func (sb *Sandbox) saveLaunch(dir *os.Root, filter []unix.SockFilter) error {
 	var cmd forkexec.Command
 	sb.limit(&cmd, sb.effective(Request{}), nil)
 	launch := forkexec.Launch{
-		PID: sb.state.PID, StartTime: sb.state.StartTime, Namespaces: l.Namespaces, DropGroups: l.DropGroups,
+		Namespaces: l.Namespaces, DropGroups: l.DropGroups,
 		UID: l.UID, GID: l.GID, ShownUID: l.ShownUID, ShownGID: l.ShownGID, Umask: l.Umask, Dir: l.Dir,
 		Mounts: l.Mounts, Watch: watch, Env: l.Env, EnvAllow: l.EnvAllow, EnvSet: l.EnvSet, Filter: filter,
 		Limits: cmd.Limits, Rlimits: cmd.Rlimits, CPUs: cmd.CPUs,
 	}
-	return writeNew(dir, "launch", string(launch.Encode()), 0o400)
+	return launch.Encode()
 }
 
 // launch starts process 1. Until a byte comes through ready it ends when we do.
 func (sb *Sandbox) launch(plan *spec.Plan, host bool, lock, ready *os.File) (*libcontainer.Container, error) {
-	pass, err := pauseFiles(sb.state.Owner, lock, ready)
+	pass, err := pauseFiles(sb.state.Owner, lock, ready, sb.sealed)
 	if err != nil {
 		return nil, err
 	}
@@ -265,12 +260,12 @@ func noCgroups() map[string]string {
 }
 
 // pauseFiles are the descriptors of process 1 from 3 on; stub.c says what each is.
-func pauseFiles(owner *Owner, lock, ready *os.File) ([]*os.File, error) {
+func pauseFiles(owner *Owner, lock, ready, sealed *os.File) ([]*os.File, error) {
 	stub, err := forkexec.Stub()
 	if err != nil {
 		return nil, err
 	}
-	pass := []*os.File{stub, lock, ready}
+	pass := []*os.File{stub, lock, ready, sealed}
 	if owner == nil {
 		return pass, nil
 	}

@@ -6,7 +6,6 @@ import (
 	"io"
 	"os"
 	"path"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -284,14 +283,11 @@ func freshTmpfs(plan *spec.Plan, i int) forkexec.Mount {
 }
 
 func (sb *Sandbox) loadFilter() ([]unix.SockFilter, error) {
-	data, err := sb.store.root.ReadFile(filepath.Join(sb.state.ID, filterFile))
-	if err == nil {
-		var f []unix.SockFilter
-		if f, err = forkexec.DecodeFilter(data); err == nil {
-			return f, nil
-		}
+	f, err := forkexec.DecodeFilter(sb.filter)
+	if err != nil {
+		return nil, fail("sandbox_lost", "", "read the seccomp filter of sandbox %q: %w", sb.state.ID, err)
 	}
-	return nil, fail("sandbox_lost", "", "read the seccomp filter of sandbox %q: %w", sb.state.ID, err)
+	return f, nil
 }
 
 // explain tells whose fault a failed start was.

@@ -117,5 +117,12 @@ func (p *program) newSandbox(s *container.Store, r request, id string, o contain
 	if o.Record != "" {
 		o.Versions = versions()
 	}
-	return s.CreateWith(id, plan, o)
+	sb, err := s.CreateWith(id, plan, o)
+	if err != nil {
+		return nil, err
+	}
+	for _, w := range sb.State().Warnings[len(plan.Warnings):] { // of what was found only then
+		p.warn(w)
+	}
+	return sb, nil
 }

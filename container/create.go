@@ -83,6 +83,7 @@ func (sb *Sandbox) start(plan *spec.Plan, o Options, filter []unix.SockFilter, d
 		return err
 	}
 	defer trees.close()
+	around := lookAround(plan)
 	if sb.sealed, err = forkexec.NewSealed(); err != nil {
 		return fail("sandbox_unavailable", "", "create sandbox: %w", err)
 	}
@@ -112,7 +113,7 @@ func (sb *Sandbox) start(plan *spec.Plan, o Options, filter []unix.SockFilter, d
 	if err != nil {
 		return err
 	}
-	if err = sb.furnish(plan, trees); err == nil {
+	if err = sb.furnish(plan, trees, <-around); err == nil {
 		err = sb.prove(plan, o, checks, filter, dir)
 	}
 	if err != nil {
@@ -134,8 +135,9 @@ func (sb *Sandbox) start(plan *spec.Plan, o Options, filter []unix.SockFilter, d
 }
 
 // furnish builds what programs see.
-func (sb *Sandbox) furnish(plan *spec.Plan, trees trees) error {
-	if err := forkexec.Build(sb.init, sb.state.Launch.Namespaces, viewSteps(plan, trees)); err != nil {
+func (sb *Sandbox) furnish(plan *spec.Plan, trees trees, found *sights) error {
+	sb.state.Warnings = append(slices.Clip(sb.state.Warnings), found.warnings()...)
+	if err := forkexec.Build(sb.init, sb.state.Launch.Namespaces, viewSteps(plan, trees, found)); err != nil {
 		return buildError(err)
 	}
 	return sb.rememberMasks(plan.View)

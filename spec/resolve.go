@@ -3,6 +3,7 @@ package spec
 import (
 	"fmt"
 	"maps"
+	"path"
 	"slices"
 	"strconv"
 	"strings"
@@ -51,6 +52,7 @@ func Resolve(p *Policy, h *Host) (*Plan, error) {
 		home = "/tmp" // a grant is in its place that lacks it
 	}
 	plan.Exec = execOf(p, h, ids, plan.View.Workdir, home)
+	plan.Search = searched(p, plan.View)
 	plan.Warnings = slices.Clone(plan.View.Skipped)
 	network(p, h, plan)
 	sockets(h, plan)
@@ -60,6 +62,22 @@ func Resolve(p *Policy, h *Host) (*Plan, error) {
 	plan.Spec = ociSpec(plan, h, ids)
 	plan.Checks = checks(p, h.Tree, plan)
 	return plan, nil
+}
+
+// searched are the grants. What the base shows belongs to the system.
+func searched(p *Policy, v *rootfs.View) []Search {
+	var list []Search
+	for _, m := range v.Mounts {
+		if m.Kind == rootfs.MountBind && m.Source != "" && m.Dir && m.From != p.Files.Base.From && m.From != fromDefault {
+			list = append(list, Search{m.Source, m.Target, m.Writable})
+		}
+	}
+	return slices.DeleteFunc(slices.Clone(list), func(s Search) bool { // what another one shows too
+		return slices.ContainsFunc(list, func(o Search) bool {
+			rel, below := strings.CutPrefix(s.Target, o.Target+"/")
+			return below && s.Writable == o.Writable && s.Source == path.Join(o.Source, rel)
+		})
+	})
 }
 
 // identity is as whom the program runs: to the kernel, and as it sees itself.

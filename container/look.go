@@ -23,7 +23,7 @@ import (
 //
 // The walk goes on while libcontainer makes the namespaces, and is bounded.
 const (
-	lookMost  = 20_000 // directory entries that are looked at
+	lookMost  = 10_000 // directory entries that are looked at
 	lookDepth = 100
 	lookFound = 500 // files that get a mount of their own
 )

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -97,7 +96,7 @@ func (sb *Sandbox) believe(copied []byte) error {
 	switch {
 	case err == nil && sealed.ID != id:
 		err = forkexec.ErrNotSealed
-	case errors.Is(err, fs.ErrNotExist) && pidfdWait(sb.init, 0):
+	case err != nil && (pidfdWait(sb.init, 0) || exiting(sb.state.PID)):
 		return errEnded
 	case err == nil && !bytes.Equal(sealed.State, copied):
 		return s.changed(id, "state.json is not what create has written")

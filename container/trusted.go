@@ -65,13 +65,18 @@ func AddTrust(h *spec.Host, t Trust) error {
 		}
 	}
 	if t.Key != "" {
+		key, err := filepath.Abs(t.Key)
+		if err != nil {
+			return err
+		}
+		t.Key = key
 		if err := g.file("the signing key", t.Key, false); err != nil {
 			return err
 		}
 	}
 	dirs := map[string]string{
 		StorePath("", "", g.uid): ownState, StorePath("", t.RuntimeDir, g.uid): ownState, t.State: ownState,
-		t.Record: "the record directory", t.Output: "the output directory",
+		t.Record: "record directory", t.Output: "output directory",
 	}
 	if g.uid != 0 {
 		dirs["/tmp/sandboxrun-"+strconv.Itoa(g.uid)] = ownState
@@ -132,7 +137,7 @@ func (g *ground) directory(what, path string) error {
 	if err != nil {
 		return err
 	}
-	t := spec.Trusted{What: what, Path: path}
+	t := spec.Trusted{What: what, Path: path, Output: what != ownState}
 	var missing []string
 	for at := path; ; at = filepath.Dir(at) {
 		f, err := g.walk(at, &t, false)

@@ -36,6 +36,8 @@ type Trusted struct {
 	Links []Place
 	// Readable is whether programs may read it. Then it is shown read-only; anything else no grant may show at all.
 	Readable bool
+	// Output is whether the launcher only writes new files in it: a grant of a directory below harms nobody.
+	Output bool
 }
 
 // Shown is a host path and what is there: a granted path itself, or a mount below it.
@@ -52,7 +54,10 @@ type Ground interface {
 	Trusted(near []Place) ([]Trusted, error)
 }
 
-const codeTrusted = "grant_holds_trusted"
+const (
+	codeTrusted       = "grant_holds_trusted"
+	codeOutputGranted = "output_dir_granted" // as container says where it finds out later
+)
 
 // guarded lists the trusted files that lie in a writable grant: the compiler shows them read-only. Those that may not be shown
 // at all are left to checkTrusted.
@@ -156,7 +161,7 @@ func judge(v *rootfs.View, m *rootfs.Mount, s Shown, t *Trusted) error {
 	if m.Writable && slices.ContainsFunc(t.Links, func(l Place) bool { return l.Within(s.Place) }) {
 		return trustedError(m, t, "holds a symlink on the way to", "name "+t.What+" by a path without symlinks")
 	}
-	if s.Place.Within(t.Place) && s.Place != t.Place && !t.Readable {
+	if s.Place.Within(t.Place) && s.Place != t.Place && !t.Readable && !t.Output {
 		return trustedError(m, t, "lies in", trustedHint)
 	}
 	if !t.Place.Within(s.Place) {
@@ -167,6 +172,11 @@ func judge(v *rootfs.View, m *rootfs.Mount, s Shown, t *Trusted) error {
 	switch {
 	case t.Readable && m.Writable && (cover == nil || cover.Kind == rootfs.MountBind && cover.Writable):
 		return trustedError(m, t, "lets the program write", "grant it with files.read, or keep it elsewhere")
+	case t.Output && (m.Writable || cover == m):
+		return &Error{
+			Code: codeOutputGranted, Message: fmt.Sprintf("%s %q is in what the program sees as %q", t.What, t.Path, m.Target),
+			Hint: "choose a directory that the program cannot see: outside of all that the policy grants",
+		}
 	case !t.Readable && (m.Writable || cover == m):
 		// A mask over it would not do where the program can write: the kernel drops that when somebody outside replaces the
 		// directory, and the program could make its own in that place.

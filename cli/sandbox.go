@@ -91,6 +91,11 @@ func (p *program) deleteCommand() *cli.Command {
 				return err
 			}
 			return p.withStore(c, func(s *container.Store) error {
+				if key != nil {
+					if err := s.KeyIsKept(id, c.String("sign")); err != nil {
+						return err
+					}
+				}
 				err := s.DeleteSigned(id, key)
 				if err != nil && c.Bool("force") && describe(err).code == "not_found" {
 					return nil

@@ -115,6 +115,36 @@ func (s *Store) keptFrom(v *rootfs.View) error {
 	return spec.CheckTrusted(v, g)
 }
 
+// KeyIsKept refuses a key that the programs of a sandbox can see: they could sign a record of their own making. A sandbox that has
+// ended or is not there is no error here.
+func (s *Store) KeyIsKept(id, path string) error {
+	sb, err := s.Open(id)
+	if err != nil {
+		return nil //nolint:nilerr // whoever uses the sandbox says so
+	}
+	defer sb.Close()
+	sees, err := sb.shows()
+	if err != nil {
+		return err
+	}
+	f, err := os.OpenFile(path, unix.O_PATH, 0)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	place, err := placeOf(f, sees.own)
+	if err != nil {
+		return err
+	}
+	for _, m := range sees.there {
+		if place.Within(m.Place) {
+			return fail("key_granted", "sign with a key that the policy does not show",
+				"signing key %q is in what the programs of sandbox %q see as %q", path, id, m.target)
+		}
+	}
+	return nil
+}
+
 // file adds a file that the launcher reads, with the links on the way. What is no regular file, as a pipe, cannot be changed
 // by its name.
 func (g *ground) file(what, path string, readable bool) error {

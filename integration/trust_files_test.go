@@ -22,9 +22,7 @@ func TestTricksAboveADeny(t *testing.T) {
 			"rm -rf a/b; ln -s . a/b", "rm -rf a; ln -s ../../../../.. a",
 		} {
 			for _, there := range []bool{false, true} {
-				_ = os.Chmod(filepath.Join(ws, "a"), 0o700)
-				_ = os.Chmod(filepath.Join(ws, "a", "b"), 0o700)
-				b.mustDo(os.RemoveAll(filepath.Join(ws, "a")))
+				removeAll(ws) // follows no link that the trick has left
 				b.mkdir("ws", "a", "b")
 				if there {
 					b.file("ws/a/b/secret", "THE-SECRET")

@@ -113,7 +113,7 @@ func (sb *Sandbox) start(plan *spec.Plan, o Options, filter []unix.SockFilter, d
 	if err != nil {
 		return err
 	}
-	if err = sb.furnish(plan, trees, <-around); err == nil {
+	if err = sb.furnish(plan, trees, await(around, plan)); err == nil {
 		err = sb.prove(plan, o, checks, filter, dir)
 	}
 	if err != nil {
@@ -151,7 +151,7 @@ func (sb *Sandbox) prove(plan *spec.Plan, o Options, checks *checker, filter []u
 	if err := sb.startRecord(plan, o); err != nil {
 		return err
 	}
-	return sb.seal(dir, filter)
+	return sb.seal(plan, dir, filter)
 }
 
 // waitClosed waits until nobody has the other end of a pipe open any more.

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/sandboxrun/sandboxrun/forkexec"
+	"github.com/sandboxrun/sandboxrun/spec"
 )
 
 // What commands believe of a sandbox is held by its process 1, in a sealed memfd. The state directory says only where process 1
@@ -33,7 +34,7 @@ func (s *Store) changed(id, format string, args ...any) *Error {
 const initFile = "init"
 
 // seal gives process 1 what commands are to believe, and writes the copies.
-func (sb *Sandbox) seal(dir *os.Root, filter []unix.SockFilter) error {
+func (sb *Sandbox) seal(plan *spec.Plan, dir *os.Root, filter []unix.SockFilter) error {
 	data, err := json.Marshal(sb.state)
 	if err != nil {
 		return fmt.Errorf("save state: %w", err)
@@ -48,6 +49,10 @@ func (sb *Sandbox) seal(dir *os.Root, filter []unix.SockFilter) error {
 	}
 	sealed := forkexec.Sealed{
 		ID: sb.state.ID, Launch: sb.plainLaunch(filter), Filter: forkexec.EncodeFilter(filter), State: data,
+		Policy: plan.PolicyPaths,
+	}
+	if sb.state.Record != nil {
+		sealed.Record = sb.state.Record.Dir
 	}
 	sb.filter = sealed.Filter
 	if sealed.StoreDev, sealed.StoreIno, err = sb.store.identity(); err == nil {

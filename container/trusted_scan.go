@@ -8,13 +8,15 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/sandboxrun/sandboxrun/forkexec"
 	"github.com/sandboxrun/sandboxrun/spec"
 )
 
-// statesInUse finds the state directories of the sandboxes that run, wherever --root has put them: each process 1 holds the lock
+// statesInUse finds the state directories of the sandboxes that run, wherever --root has put them, with their policies and
+// records: each process 1 holds the lock
 // file that is in one. Another user's cannot be looked at without privilege, but neither could a program change them.
 func (g *ground) statesInUse() []spec.Trusted {
-	var list []spec.Trusted
+	found := &ground{mounts: g.mounts}
 	seen := map[spec.Place]bool{}
 	eachInit(func(proc string) {
 		fd, err := unix.Open(proc+"/fd/"+strconv.Itoa(initLock), unix.O_PATH|unix.O_CLOEXEC, 0)
@@ -27,13 +29,33 @@ func (g *ground) statesInUse() []spec.Trusted {
 		if err != nil || filepath.Base(place.Path) != "lock" {
 			return
 		}
+		found.ofOther(proc)
 		place.Path = filepath.Dir(filepath.Dir(place.Path))
 		if name, err := os.Readlink("/proc/self/fd/" + strconv.Itoa(fd)); err == nil && !seen[place] {
 			seen[place] = true
-			list = append(list, spec.Trusted{What: "a state directory in use", Path: filepath.Dir(filepath.Dir(name)), Place: place})
+			found.known = append(found.known, spec.Trusted{What: "a state directory in use", Path: filepath.Dir(filepath.Dir(name)), Place: place})
 		}
 	})
-	return list
+	return found.known
+}
+
+// ofOther adds the policy and the record of a sandbox that runs. What cannot be found any more nobody can change.
+func (g *ground) ofOther(proc string) {
+	dir, err := os.OpenFile(proc, unix.O_PATH|unix.O_DIRECTORY, 0)
+	if err != nil {
+		return
+	}
+	defer dir.Close()
+	sealed, err := forkexec.ReadSealed(dir)
+	if err != nil {
+		return // it is being created
+	}
+	for _, p := range sealed.Policy {
+		_ = g.file("the policy of a sandbox that runs", p, true)
+	}
+	if sealed.Record != "" {
+		_ = g.directory("record directory", sealed.Record)
+	}
 }
 
 // initLock is the descriptor that process 1 has of the sandbox's lock file; see stub.c.

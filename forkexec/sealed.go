@@ -19,9 +19,11 @@ import (
 type Sealed struct {
 	StoreDev, StoreIno uint64 // of the state directory
 	ID                 string
-	Launch             []byte // see Launch.Encode; empty where a plain exec has more to do
-	Filter             []byte // see EncodeFilter
-	State              []byte // what state.json has
+	Launch             []byte   // see Launch.Encode; empty where a plain exec has more to do
+	Filter             []byte   // see EncodeFilter
+	State              []byte   // what state.json has
+	Record             string   // its record's directory, if it has one
+	Policy             []string // the files that its policy was read from
 }
 
 // SealedFD is the descriptor that process 1 has of it; see stub.c.
@@ -51,7 +53,8 @@ func NewSealed() (*os.File, error) {
 func (s *Sealed) Write(f *os.File) error {
 	var b writer
 	b.numbers(C.FX_SEALED_MAGIC, s.StoreDev, s.StoreIno)
-	b.texts(s.ID, string(s.Launch), string(s.Filter), string(s.State))
+	b.texts(s.ID, string(s.Launch), string(s.Filter), string(s.State), s.Record)
+	b.list(s.Policy)
 	if _, err := f.Write(b); err != nil {
 		return err
 	}
@@ -110,7 +113,10 @@ func decodeSealed(data []byte) (*Sealed, error) {
 	}
 	magic := number()
 	s := &Sealed{StoreDev: number(), StoreIno: number()}
-	s.ID, s.Launch, s.Filter, s.State = string(text()), text(), text(), text()
+	s.ID, s.Launch, s.Filter, s.State, s.Record = string(text()), text(), text(), text(), string(text())
+	for n := number(); n > 0 && !bad; n-- {
+		s.Policy = append(s.Policy, string(text()))
+	}
 	if bad || magic != C.FX_SEALED_MAGIC {
 		return nil, ErrNotSealed
 	}

@@ -18,6 +18,11 @@ func TestTrustedPlaces(t *testing.T) {
 		b.run("--root", other, "create", "--policy", b.policy(object{}), "--owner", "none", "theirs").exits(0)
 		t.Cleanup(func() { b.run("--root", other, "delete", "theirs").exits(0) })
 		b.run("list").exits(0) // makes the state directory
+		theirs := b.mkdir("theirs")
+		policy := b.file("theirs/deep/policy.toml", "version = 1\n")
+		b.run("create", "--policy", policy, "--record", b.path("record"), "third").exits(0)
+		b.sh(b.files("/", object{"write": []string{theirs}}), `cd "$1/deep"; echo evil >>policy.toml; rm -f policy.toml; mv ../deep ../moved; exit 0`, theirs).exits(0)
+		same(t, "the policy of a sandbox that runs", "version = 1\n", b.read(policy))
 		key := b.file("keys/key.pem", "")
 		for name, c := range map[string]struct {
 			files object
@@ -29,6 +34,7 @@ func TestTrustedPlaces(t *testing.T) {
 			"all that it is in":             {files: object{"write": []string{b.dir}}, says: "state directory"},
 			"another one in use":            {files: object{"write": []string{other}}, says: "holds a state directory in use"},
 			"one that is masked":            {files: object{"write": []string{b.dir}, "deny": []string{b.state, other}}, says: "state directory"},
+			"another's record":              {files: object{"write": []string{b.path("record")}}, says: "record directory"},
 			"the record directory":          {files: object{"write": []string{b.mkdir("ws")}}, args: []string{"--record", b.path("ws", "record")}, says: "record directory"},
 			"the output directory, to read": {files: object{"read": []string{b.mkdir("ws")}}, args: []string{"--output-dir", b.path("ws", "out")}, says: "output directory"},
 		} {
@@ -39,7 +45,7 @@ func TestTrustedPlaces(t *testing.T) {
 			}
 		}
 		absent(t, b.path("ws", "record"))
-		same(t, "sandboxes left", 0, len(b.ids()))
+		same(t, "sandboxes left", 1, len(b.ids()))
 		b.run("run", "--policy", b.policy(object{"files": object{"read": []string{filepath.Dir(key)}, "write": []string{b.mkdir("ws")}}}), "--", "true").exits(0)
 	})
 }

@@ -20,6 +20,8 @@ type Plan struct {
 	Limits       []Limit      `json:"limits,omitempty"`
 	Cgroups      Cgroups      `json:"cgroups,omitzero"` // those that hold some of them
 	Nproc        bool         `json:"nproc,omitempty"`  // as in Host
+	// PolicyPaths are the files that the policy was read from, absolute.
+	PolicyPaths []string `json:"-"`
 	// Search lists the granted directories in which files are looked for that need a mount of their own.
 	Search []Search `json:"-"`
 	// Checks is what has to be proven of the sandbox before its first program.

@@ -26,7 +26,8 @@ func Resolve(p *Policy, h *Host) (*Plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	plan := &Plan{Name: p.Name, PolicyFile: p.File, PolicyDigest: p.Digest, Network: p.Network.Mode, BestEffort: p.Enforce == EnforceBestEffort}
+	plan := &Plan{Name: p.Name, PolicyFile: p.File, PolicyDigest: p.Digest, PolicyPaths: p.Paths, Network: p.Network.Mode}
+	plan.BestEffort = p.Enforce == EnforceBestEffort
 	home := "/home/" + ids.name
 	if ids.shownUID == 0 {
 		home = "/root"

@@ -6,7 +6,6 @@ import (
 	"io"
 	"os"
 	"path"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -53,7 +52,7 @@ type Running struct {
 	limits   effective
 	reported []spec.Limit
 	disk     *diskWatch
-	lookouts []lookout
+	lookouts *lookouts
 	detached bool
 	redactor *record.Redactor
 	cleaned  []*record.RedactingWriter
@@ -79,10 +78,26 @@ func (sb *Sandbox) Start(req Request) (*Running, error) {
 	}
 	req.env, req.redactor = sb.environ(req)
 	r, err := start(req)
+	for range raceTries {
+		if !lostRace(err) {
+			break
+		}
+		r, err = start(req)
+	}
 	if err != nil {
 		return nil, redacted(err, req.redactor)
 	}
 	return r, nil
+}
+
+const raceTries = 20
+
+// lostRace says whether a mount of an exec has failed since its target went away. Those in a grant are covers of denied
+// paths (watch.go), and a program that makes and removes such a path all the time must not keep others from starting.
+func lostRace(err error) bool {
+	var step *forkexec.StepError
+	return errors.As(err, &step) && step.Step == forkexec.StepMount &&
+		(step.Err == unix.ENOENT || step.Err == unix.ENOTDIR || step.Err == unix.ELOOP)
 }
 
 func (sb *Sandbox) begin(req Request) (_ *Running, err error) {
@@ -118,7 +133,13 @@ func (sb *Sandbox) begin(req Request) (_ *Running, err error) {
 	if r.lookouts, err = lookOut(sb.state.Launch.Watch, in); err != nil {
 		return nil, err
 	}
-	cmd.Mounts = append(cmd.Mounts, cover(r.lookouts)...)
+	defer func() {
+		if err != nil {
+			r.lookouts.close()
+		}
+	}()
+	cmd.Mounts = append(cmd.Mounts, r.lookouts.cover()...)
+	r.warnings = r.lookouts.warnings()
 	keep := cmp.Or(r.limits.Output, DefaultOutput)
 	r.stdout, r.stderr = newKeeper(keep), newKeeper(keep)
 	r.keepIn(req.files)
@@ -262,14 +283,11 @@ func freshTmpfs(plan *spec.Plan, i int) forkexec.Mount {
 }
 
 func (sb *Sandbox) loadFilter() ([]unix.SockFilter, error) {
-	data, err := sb.store.root.ReadFile(filepath.Join(sb.state.ID, filterFile))
-	if err == nil {
-		var f []unix.SockFilter
-		if f, err = forkexec.DecodeFilter(data); err == nil {
-			return f, nil
-		}
+	f, err := forkexec.DecodeFilter(sb.filter)
+	if err != nil {
+		return nil, fail("sandbox_lost", "", "read the seccomp filter of sandbox %q: %w", sb.state.ID, err)
 	}
-	return nil, fail("sandbox_lost", "", "read the seccomp filter of sandbox %q: %w", sb.state.ID, err)
+	return f, nil
 }
 
 // explain tells whose fault a failed start was.
@@ -342,7 +360,7 @@ func (r *Running) Wait() (*Result, error) {
 	}
 	res.judge(st, r.limits.Limits, full)
 	res.keep(r.stdout, r.stderr)
-	res.Warnings = r.redactor.Strings(append(r.warnings, moveAppeared(r.lookouts, r.sb.state.ID+"-"+r.Name)...))
+	res.Warnings = r.redactor.Strings(append(r.warnings, r.lookouts.moveAppeared(r.sb.state.ID+"-"+r.Name)...))
 	if err := r.noteEnded(res); err != nil && !slices.Contains(res.Warnings, unnoted(err)) {
 		res.Warnings = append(res.Warnings, unnoted(err))
 	}

@@ -41,6 +41,9 @@ func Probe(l spec.Limits) (*spec.Host, error) {
 	h.ProcFiles = procFiles(h.Root)
 	h.Self = self(tree)
 	h.Sockets = sockets()
+	if h.Ground, err = newGround(); err != nil {
+		return nil, err
+	}
 	return h, probeLimits(h, l)
 }
 

@@ -91,13 +91,14 @@ const (
 	StepExecve = "execute the program"
 	StepDir    = "change to the working directory"
 	StepUserns = "make the program's user namespace"
+	StepMount  = "mount"
 )
 
 func stepName(step C.int) string {
 	names := map[C.int]string{
 		C.FX_SPAWN: "start a helper process", C.FX_GROUPS: "drop supplementary groups",
 		C.FX_JOIN: "join the sandbox's namespaces", C.FX_BECOME: "become root in the sandbox's user namespace",
-		C.FX_NAMESPACES: "make the exec's own namespaces", C.FX_MOUNT: "mount", C.FX_IDS: "change to the program's user",
+		C.FX_NAMESPACES: "make the exec's own namespaces", C.FX_MOUNT: StepMount, C.FX_IDS: "change to the program's user",
 		C.FX_USERNS: StepUserns, C.FX_MAP: "map the program's user",
 		C.FX_SESSION: "start a session", C.FX_TTY: "take the terminal", C.FX_STDIO: "set up the standard streams",
 		C.FX_RLIMIT: "set resource limit", C.FX_PRIVILEGE: "drop all privileges",

@@ -139,6 +139,9 @@ struct fx_status { // what the reaper reports, in host byte order
 void fx_start(struct fx_exec *x);
 void fx_call(const struct fx_exec *x, int stage);
 
+#define FX_SEALED_FD 6                // of process 1; see stub.c and sealed.go
+#define FX_SEALED_MAGIC 0x3165736273ull // "sbse1"
+#define FX_SEALED_MAX (16 << 20)
 #define FX_LAUNCH_MAGIC 0x32786273u // "sbx2": the form of the launch file; see launch.go and client.c
 
 // One step of building a sandbox's view.

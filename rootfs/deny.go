@@ -58,6 +58,9 @@ func (d *denier) add(g Grant) error {
 		return invalid("", "%s %q leads to %q, which cannot be denied", g.From, g.Path, t.real)
 	}
 	d.note(t.real, g.From, err)
+	if errors.Is(err, errLoop) {
+		d.note(g.Path, g.From, err) // the loop may be a program's, and may be gone when its sandbox runs
+	}
 	for _, inside := range sortedUnique([]string{g.Path, t.real}) {
 		spot, err := d.scene.walk(inside)
 		if errors.Is(err, errLoop) || kernelPlace(spot.Path) != "" {

@@ -42,6 +42,9 @@ type Request struct {
 	Hostname string
 	// ResolvConf is the content of /etc/resolv.conf inside.
 	ResolvConf string
+	// Guarded are host paths, with every link resolved, that a program may not change even where a grant lets it write; From
+	// says what each is.
+	Guarded []Grant
 	// TmpfsSize is how large, in bytes, a file system in memory is of which the policy does not say; 0: 1 GiB.
 	TmpfsSize int64
 }

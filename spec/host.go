@@ -22,6 +22,7 @@ type Host struct {
 	Self    string            // this program's file; empty where it cannot be found
 	Env     map[string]string // the caller's variables
 	ExecEnv map[string]string // those that the one program of a run gets besides
+	Ground  Ground            // what the check of grants asks; nil: it is left out, as in tests of anything else
 	Sockets []string          // files of the host's Unix sockets, with every link resolved
 }
 

@@ -20,6 +20,10 @@ type Plan struct {
 	Limits       []Limit      `json:"limits,omitempty"`
 	Cgroups      Cgroups      `json:"cgroups,omitzero"` // those that hold some of them
 	Nproc        bool         `json:"nproc,omitempty"`  // as in Host
+	// PolicyPaths are the files that the policy was read from, absolute.
+	PolicyPaths []string `json:"-"`
+	// Search lists the granted directories in which files are looked for that need a mount of their own.
+	Search []Search `json:"-"`
 	// Checks is what has to be proven of the sandbox before its first program.
 	Checks hooks.Subject `json:"-"`
 	// Weaker lists the protections that were asked for and cannot be had here.
@@ -28,6 +32,12 @@ type Plan struct {
 	BestEffort bool `json:"best_effort,omitempty"`
 	// Warnings are for the user to see at the start.
 	Warnings []string `json:"warnings,omitempty"`
+}
+
+// Search is a granted directory, or file.
+type Search struct {
+	Source, Target string // on the host, and inside
+	Writable       bool
 }
 
 // Weakness is a protection that was asked for and cannot be had, with the reason.

@@ -3,6 +3,7 @@ package spec
 import (
 	"fmt"
 	"maps"
+	"path"
 	"slices"
 	"strconv"
 	"strings"
@@ -25,14 +26,19 @@ func Resolve(p *Policy, h *Host) (*Plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	plan := &Plan{Name: p.Name, PolicyFile: p.File, PolicyDigest: p.Digest, Network: p.Network.Mode, BestEffort: p.Enforce == EnforceBestEffort}
+	plan := &Plan{Name: p.Name, PolicyFile: p.File, PolicyDigest: p.Digest, PolicyPaths: p.Paths, Network: p.Network.Mode}
+	plan.BestEffort = p.Enforce == EnforceBestEffort
 	home := "/home/" + ids.name
 	if ids.shownUID == 0 {
 		home = "/root"
 	}
+	guards, err := guarded(&p.Files, h)
+	if err != nil {
+		return nil, err
+	}
 	plan.View, err = view(rootfs.Request{
 		Policy: p.Files, Tree: h.Tree, Hostname: hostname, ResolvConf: resolvConf(&p.Network, h.Resolv),
-		TmpfsSize: tmpfsSize(p.Limits.Memory),
+		TmpfsSize: tmpfsSize(p.Limits.Memory), Guarded: guards,
 		User: rootfs.Identity{
 			UID: ids.shownUID, GID: ids.shownGID, Name: ids.name, Group: ids.group, Home: home, Privileged: h.Root,
 		},
@@ -40,10 +46,14 @@ func Resolve(p *Policy, h *Host) (*Plan, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := CheckTrusted(plan.View, h.Ground); err != nil {
+		return nil, err
+	}
 	if _, err := plan.View.Lookup(h.Tree, home); err != nil {
 		home = "/tmp" // a grant is in its place that lacks it
 	}
 	plan.Exec = execOf(p, h, ids, plan.View.Workdir, home)
+	plan.Search = searched(p, plan.View)
 	plan.Warnings = slices.Clone(plan.View.Skipped)
 	network(p, h, plan)
 	sockets(h, plan)
@@ -53,6 +63,22 @@ func Resolve(p *Policy, h *Host) (*Plan, error) {
 	plan.Spec = ociSpec(plan, h, ids)
 	plan.Checks = checks(p, h.Tree, plan)
 	return plan, nil
+}
+
+// searched are the grants. What the base shows belongs to the system.
+func searched(p *Policy, v *rootfs.View) []Search {
+	var list []Search
+	for _, m := range v.Mounts {
+		if m.Kind == rootfs.MountBind && m.Source != "" && m.Dir && m.From != p.Files.Base.From && m.From != fromDefault {
+			list = append(list, Search{m.Source, m.Target, m.Writable})
+		}
+	}
+	return slices.DeleteFunc(slices.Clone(list), func(s Search) bool { // what another one shows too
+		return slices.ContainsFunc(list, func(o Search) bool {
+			rel, below := strings.CutPrefix(s.Target, o.Target+"/")
+			return below && s.Writable == o.Writable && s.Source == path.Join(o.Source, rel)
+		})
+	})
 }
 
 // identity is as whom the program runs: to the kernel, and as it sees itself.

@@ -20,6 +20,7 @@
 #include <linux/capability.h>
 #include <linux/close_range.h>
 #include <linux/keyctl.h>
+#include <linux/netlink.h>
 #include <linux/securebits.h>
 #include <linux/seccomp.h>
 #include <sched.h>
@@ -29,6 +30,7 @@
 #include <sys/mount.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -314,6 +316,22 @@ static long clone_into(int group, int (*fn)(void *), struct fx_exec *x, int n, i
 	return -1;
 }
 
+// open_for_looking opens what shows all that this exec has: its processes, its IPC segments, and the sockets of its network
+// namespace, unless that is the host's.
+static int open_for_looking(struct fx_exec *x)
+{
+	struct fx_limits *l = x->limits;
+	l->proc = open("/proc", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (l->proc < 0 || !(l->watched & FX_MEMORY))
+		return l->proc;
+	l->segments = open("/proc/sysvipc/shm", O_RDONLY | O_CLOEXEC);
+	if (l->segments < 0 && errno != ENOENT) // a kernel without such segments
+		return -1;
+	if (x->namespaces & CLONE_NEWNET)
+		l->sockets = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_SOCK_DIAG);
+	return x->namespaces & CLONE_NEWNET ? l->sockets : 0;
+}
+
 static int init(void *arg)
 {
 	struct fx_exec *x = arg;
@@ -328,8 +346,8 @@ static int init(void *arg)
 		TRY(FX_IDS, 0, prctl(PR_SET_DUMPABLE, 1, 0, 0, 0)); // as in join
 	}
 	const struct fx_limits *l = x->limits;
-	if (l && fx_limits_look(l)) // opened here, it is the launcher's too
-		TRY(FX_MOUNT, 0, x->limits->proc = open("/proc", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+	if (l && fx_limits_look(l)) // what is opened here is the launcher's too
+		TRY(FX_MOUNT, 0, open_for_looking(x));
 	TRY(FX_RLIMIT, x->n_rlimits, limit_processes(l));
 	TRY(FX_USERNS, 0, clone_pidfd(program, x, 3, CLONE_NEWUSER, &x->program_pidfd));
 	if (x->step != FX_OK)

@@ -337,7 +337,7 @@ func (r *Running) Wait() (*Result, error) {
 	res.Limits = r.reported
 	full := false
 	if r.disk != nil {
-		_, full, _ = r.disk.check(time.Now(), st.Wrote)
+		full = st.Why != forkexec.ByCheck && r.disk.final(st.Wrote)
 		r.disk.close()
 	}
 	res.judge(st, r.limits.Limits, full)

@@ -50,6 +50,7 @@ func (sb *Sandbox) hold(plan *spec.Plan) error {
 	}
 	held.Tmpfs = append(held.Tmpfs, "/dev/shm")
 	if l.Disk > 0 {
+		held.Write = append(held.Write, diskBelow(plan.View)...)
 		held.Disk = measureDisk(held.Write)
 	}
 	sb.state.Limits = slices.Clone(plan.Limits)

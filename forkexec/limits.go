@@ -136,18 +136,18 @@ func openLimits(l *Limits) (*limits, error) {
 		m.release()
 		return nil, failed
 	}
-	m.launcher = highWater()
 	return m, nil
 }
 
-// highWater is the most memory that this process has had, in bytes. A program begins in our memory, so that the kernel
-// takes ours for its own until it has more.
+// highWater is the most memory that this process has had, in bytes, and a little more, since the kernel counts roughly. A
+// program begins in our memory, so that the kernel takes ours for its own until it has more.
 func highWater() int64 {
 	status, _ := os.ReadFile("/proc/self/status") // without it the program may be said to have had as much as we
 	_, rest, _ := strings.Cut(string(status), "\nVmHWM:")
 	kib, _, _ := strings.Cut(strings.TrimSpace(rest), " ")
 	n, _ := strconv.ParseInt(kib, 10, 64)
-	return n << 10
+	const roughly = 1 << 20
+	return n<<10 + roughly
 }
 
 func micros(d time.Duration) C.int64_t { return C.int64_t(d.Microseconds()) }
@@ -166,6 +166,7 @@ func (m *limits) release() {
 // their own: how long it takes to look at what a program has made is for the program to say, and must hold up nothing else.
 func (p *Process) supervise() {
 	m := p.limits
+	m.launcher = highWater()
 	first := p.sample() // before anything else, so that of every program something is known
 	m.ended.Go(func() { m.repeat(first, p.sample, nil) })
 	m.ended.Go(func() { m.repeat(0, p.clock, m.found) })

@@ -98,6 +98,9 @@ func setLegacy(dir, controller string, l cgroupLimits) error {
 		if l.CPUs > 0 {
 			return setLegacyCPU(dir, l.quota())
 		}
+	case "cpuacct": // it only counts
+	default:
+		return fmt.Errorf("limit %s: there is no such controller", controller)
 	}
 	return nil
 }

@@ -105,7 +105,6 @@ func (sb *Sandbox) begin(req Request) (_ *Running, err error) {
 			r.record.close()
 		}
 	}()
-	r.reported = sb.reported(r.limits)
 	if r.limits.Disk > 0 {
 		r.disk = sb.watchDisk()
 		defer func() {
@@ -115,6 +114,9 @@ func (sb *Sandbox) begin(req Request) (_ *Running, err error) {
 		}()
 	}
 	sb.limit(&cmd, r.limits, r.disk)
+	if r.reported, err = sb.reported(&cmd, r.limits); err != nil {
+		return nil, err
+	}
 	if r.lookouts, err = lookOut(sb.state.Launch.Watch, in); err != nil {
 		return nil, err
 	}
@@ -226,6 +228,9 @@ func execMounts(plan *spec.Plan) []forkexec.Mount {
 	}
 	for _, p := range plan.Exec.Hide {
 		list = append(list, hideProc(p))
+	}
+	if hidesHierarchies(plan) {
+		list = append(list, forkexec.Mount{Source: hierarchies, Target: "/proc/cgroups", Flags: unix.MS_BIND})
 	}
 	for i, m := range plan.View.Mounts {
 		if m.PerExec {

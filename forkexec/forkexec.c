@@ -221,10 +221,27 @@ static int become_reaper(struct fx_exec *x)
 	return fail(x, FX_REAPER, 0);
 }
 
-// limit_processes makes our limit of processes what the program's user namespace is allowed as a whole, whatever its
-// processes set for themselves (Linux 5.14): clone takes it over into the namespace that it makes.
-static int limit_processes(const struct fx_limits *l)
+// What the kernel counts for each user, and since Linux 5.14 for each user namespace, and which part of the caller's limit a
+// sandbox can have: less than all, and more than programs use.
+static const struct { int resource; unsigned part; uint64_t least; } shares[] = {
+	{RLIMIT_SIGPENDING, 4, 0}, {RLIMIT_MSGQUEUE, 2, 0}, {RLIMIT_MEMLOCK, 2, 0}, {RLIMIT_NPROC, 2, 4096},
+};
+
+// share_limits makes these limits what the program's user namespace is allowed as a whole, whatever its processes set for
+// themselves (Linux 5.14): clone takes them over into the namespace that it makes. A limit of processes of the policy's own is
+// stricter. One that is low already stays.
+static int share_limits(const struct fx_limits *l)
 {
+	for (size_t i = 0; i < sizeof shares / sizeof *shares; i++) {
+		struct rlimit is;
+		if (syscall(SYS_prlimit64, 0, shares[i].resource, NULL, &is) < 0)
+			return -1;
+		if (is.rlim_max == RLIM_INFINITY || is.rlim_max <= shares[i].least)
+			continue;
+		struct fx_rlimit part = {shares[i].resource, is.rlim_max / shares[i].part, is.rlim_max / shares[i].part};
+		if (set_rlimit(&part) < 0)
+			return -1;
+	}
 	if (!l || !l->nproc)
 		return 0;
 	struct fx_rlimit all = {RLIMIT_NPROC, l->nproc, l->nproc};
@@ -348,7 +365,7 @@ static int init(void *arg)
 	const struct fx_limits *l = x->limits;
 	if (l && fx_limits_look(l)) // what is opened here is the launcher's too
 		TRY(FX_MOUNT, 0, open_for_looking(x));
-	TRY(FX_RLIMIT, x->n_rlimits, limit_processes(l));
+	TRY(FX_RLIMIT, x->n_rlimits, share_limits(l));
 	TRY(FX_USERNS, 0, clone_pidfd(program, x, 3, CLONE_NEWUSER, &x->program_pidfd));
 	if (x->step != FX_OK)
 		return 125;

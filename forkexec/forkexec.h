@@ -157,7 +157,8 @@ void fx_call(const struct fx_exec *x, int stage);
 #define FX_LAUNCH_MAGIC 0x32786273u // "sbx2": the form of the launch file; see launch.go and client.c
 
 // One step of building a sandbox's view.
-enum fx_op_kind { FX_OP_MKDIR, FX_OP_SYMLINK, FX_OP_FILE, FX_OP_MOUNT, FX_OP_BIND, FX_OP_ATTR, FX_OP_MOVE, FX_OP_ROOT };
+enum fx_op_kind { FX_OP_MKDIR, FX_OP_SYMLINK, FX_OP_FILE, FX_OP_MOUNT, FX_OP_BIND, FX_OP_ATTR, FX_OP_MOVE, FX_OP_ROOT,
+	FX_OP_SYSCTL, FX_OP_CGROUP };
 
 struct fx_op {
 	int kind;

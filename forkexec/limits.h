@@ -17,8 +17,8 @@ struct fx_look {
 	int late;               // the look was ended before it had seen everything
 	// The sums.
 	int64_t rss, shared, tables, cpu_us, tasks, written;
-	int64_t twins;          // memory of processes that show exactly the numbers of another: of a vfork, perhaps
-	int64_t last_own, last_shared;
+	int64_t twins;          // memory of processes that are about as large as the one before: children of vfork, perhaps
+	int64_t last_own;
 };
 
 struct dirent64_ { uint64_t ino; int64_t off; unsigned short len; unsigned char type; char name[]; };

@@ -13,7 +13,7 @@
 
 #define EXACT_CPU (250 * MS)   // the time to find out exactly; what is not known by then counts in full
 #define EXACT_WALL (1000 * MS)
-#define VFORK_TIME (30 * MS)   // a child of vfork has its parent's memory until it executes something
+#define VFORK_TIME (100 * MS)  // a child of vfork has its parent's memory until it executes something
 #define CHUNK 65536
 
 static int64_t kilobytes(const char *text, const char *word) { return fx_field(text, word) * 1024; }
@@ -56,10 +56,9 @@ static void add_shares(struct fx_look *k, const char *pid)
 		own = own_of(status);
 		shared = kilobytes(status, "\nRssShmem:");
 	}
-	if (own + shared > 0 && own == k->last_own && shared == k->last_shared)
-		k->twins += own;
+	if (most(own, k->last_own) - least(own, k->last_own) <= own / 16)
+		k->twins += own + shared;
 	k->last_own = own;
-	k->last_shared = shared;
 	k->rss += own;
 	k->shared += shared;
 	k->tables += tables_of(status);
@@ -175,7 +174,7 @@ static int64_t exactly(struct fx_limits *l, int64_t files, int64_t rest, int *ce
 		used = base + (m.late ? k.shared + files : most(k.shared, files + m.shared));
 	}
 	int64_t now = fx_now_us();
-	if (used <= l->memory || used - k.twins > l->memory)
+	if (used <= l->memory || used - least(k.twins, l->memory) > l->memory)
 		l->twins_us = 0;
 	else if (!l->twins_us)
 		l->twins_us = now;
@@ -190,7 +189,9 @@ int64_t fx_memory(struct fx_limits *l, int64_t resident, int *exceeded)
 	rest += l->pipes;
 	files += hidden;
 	*exceeded = 0;
-	if (resident + files + rest <= l->memory)
+	if (resident + files + rest <= l->memory) {
+		l->twins_us = 0;
 		return resident + files + rest;
+	}
 	return exactly(l, files, rest, exceeded);
 }

@@ -98,16 +98,26 @@ func (w *diskWatch) check(now time.Time, written int64) (added int64, exceeded b
 	return w.added, w.added > w.limit || w.doubted(now, moved), w.wait(w.limit - w.added - moved)
 }
 
-// final is check for an exec that has ended. What no walk has found by then is as much as free space says.
+// final is check for an exec that has ended. What no walk has found by then is as much as free space says; where the file
+// system does not say that either, it is too much.
 func (w *diskWatch) final(written int64) bool {
-	w.mu.Lock()
-	if w.walking != nil {
-		w.await(w.walking)
+	result := make(chan bool, 1)
+	go func() {
+		w.mu.Lock()
+		if w.walking != nil {
+			w.await(w.walking)
+		}
+		w.last = true
+		w.mu.Unlock()
+		_, exceeded, _ := w.check(time.Now(), written)
+		result <- exceeded
+	}()
+	select {
+	case exceeded := <-result:
+		return exceeded
+	case <-time.After(2 * (w.grace + diskGrace)):
+		return true
 	}
-	w.last = true
-	w.mu.Unlock()
-	_, exceeded, _ := w.check(time.Now(), written)
-	return exceeded
 }
 
 // await lets go of the lock while it waits for a walk, for a while.

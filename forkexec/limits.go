@@ -220,14 +220,32 @@ func (p *Process) sample() time.Duration {
 	return time.Duration(us) * time.Microsecond
 }
 
+// checkTime is how long Check may take. What does not answer for so long, such as a file system, cannot be limited.
+const checkTime = 10 * time.Second
+
 // checkElsewhere asks about the limits that are held elsewhere.
 func (p *Process) checkElsewhere() time.Duration {
-	exceeded, next := p.limits.check(int64(C.fx_limits_written(p.limits.c)))
-	if exceeded {
-		p.end(ByCheck)
+	m := p.limits
+	written := int64(C.fx_limits_written(m.c))
+	next := make(chan time.Duration, 1)
+	go func() {
+		exceeded, again := m.check(written)
+		if exceeded {
+			again = neverAgain
+		}
+		next <- again
+	}()
+	again := neverAgain
+	select {
+	case <-m.done:
 		return neverAgain
+	case again = <-next:
+	case <-time.After(checkTime):
 	}
-	return next
+	if again == neverAgain {
+		p.end(ByCheck)
+	}
+	return again
 }
 
 // end has the reaper end the exec, so that Wait still tells what it has used. The first reason counts.

@@ -333,7 +333,7 @@ static long clone_into(int group, int (*fn)(void *), struct fx_exec *x, int n, i
 	return -1;
 }
 
-// open_for_looking opens what shows all that this exec has: its processes, its IPC segments, and the sockets of its network
+// open_for_looking opens what shows all that this exec has: its processes, what it has by IPC, and the sockets of its network
 // namespace, unless that is the host's.
 static int open_for_looking(struct fx_exec *x)
 {
@@ -341,9 +341,12 @@ static int open_for_looking(struct fx_exec *x)
 	l->proc = open("/proc", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (l->proc < 0 || !(l->watched & FX_MEMORY))
 		return l->proc;
-	l->segments = open("/proc/sysvipc/shm", O_RDONLY | O_CLOEXEC);
-	if (l->segments < 0 && errno != ENOENT) // a kernel without such segments
-		return -1;
+	static const char *const lists[] = {"/proc/sysvipc/shm", "/proc/sysvipc/msg", "/proc/sysvipc/sem"};
+	for (int i = 0; i < 3; i++) {
+		l->ipc[i] = open(lists[i], O_RDONLY | O_CLOEXEC);
+		if (l->ipc[i] < 0 && errno != ENOENT) // a kernel without these
+			return -1;
+	}
 	if (x->namespaces & CLONE_NEWNET)
 		l->sockets = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_SOCK_DIAG);
 	return x->namespaces & CLONE_NEWNET ? l->sockets : 0;

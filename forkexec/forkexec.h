@@ -60,7 +60,7 @@ struct fx_limits {
 	uint64_t nproc;         // RLIMIT_NPROC of the sandbox's user namespace, 0 if that is not how processes are limited
 	const char *failed;     // which file or group could not be made or written
 	volatile int proc;      // the exec's own /proc, or -1
-	volatile int segments;  // the list of its IPC segments
+	volatile int ipc[3];    // the lists of its IPC segments, queues of messages and semaphores
 	volatile int sockets;   // a netlink socket in its network namespace that lists sockets
 	int why;
 	int measure;            // how much memory it uses is to be told, whether that is limited or not
@@ -76,7 +76,7 @@ struct fx_limits {
 	// What hidden.c, sockets.c and memory.c know from their last looks.
 	void *seen;
 	uint64_t memory_dev;
-	int64_t shared_began, shared_at, files_at, hidden, pipes, hidden_us;
+	int64_t shared_began, shared_at, files_at, slab_at, hidden, pipes, hidden_us;
 	int64_t in_sockets, pages_at, sockets_us, twins_us;
 };
 

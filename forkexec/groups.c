@@ -179,7 +179,7 @@ out:;
 // fx_limits_open numbers the exec and makes its groups. On failure errno and failed say why, and nothing is left.
 int fx_limits_open(struct fx_limits *l)
 {
-	l->proc = l->segments = l->sockets = -1;
+	l->proc = l->ipc[0] = l->ipc[1] = l->ipc[2] = l->sockets = -1;
 	for (size_t i = 0; i < l->n_cgroups; i++)
 		l->cgroups[i].fd = -1;
 	if (count(l, 1) < 0)
@@ -266,10 +266,10 @@ void fx_limits_close(struct fx_limits *l)
 		for (int try = 0; rmdir(path) < 0 && errno == EBUSY && try < 100; try++)
 			usleep(100);
 	}
-	const int opened[] = {l->proc, l->segments, l->sockets};
-	for (int i = 0; i < 3; i++)
+	const int opened[] = {l->proc, l->ipc[0], l->ipc[1], l->ipc[2], l->sockets};
+	for (int i = 0; i < 5; i++)
 		if (opened[i] >= 0)
 			close(opened[i]);
-	l->proc = l->segments = l->sockets = -1;
+	l->proc = l->ipc[0] = l->ipc[1] = l->ipc[2] = l->sockets = -1;
 	count(l, -1);
 }

@@ -1,7 +1,10 @@
-// Memory that only descriptors hold: files in memory that nobody has mapped, and pipes. To look through all descriptors of
+// Memory that only descriptors hold: files in memory that nobody has mapped, and pipes; and what the kernel keeps of
+// descriptors, mappings and locks. To look through all descriptors of
 // an exec takes long, so the kernel's own counts for the whole machine say when it is worth it: as long as there is no more
-// shared memory and there are no more open files than at the last look, nothing can have been hidden since.
+// shared memory, no more open files and no more memory of the kernel's than at the last look, nothing can have been hidden
+// since.
 #define _GNU_SOURCE
+#include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,13 +18,23 @@
 // A pipe that is made when its user has fs.pipe-user-pages-soft pages in pipes gets two. What a user may have up to there
 // counts for nobody; it is 64 MiB for all of his programs together.
 #define PIPE (2 * 4096)
+#define DESCRIPTOR 512 // what the kernel keeps of an open file that holds nothing, of a mapping and of a lock, at least
+#define MAPPING 256
+#define LOCK 200
 #define LOOK_CPU (250 * MS)
 #define LOOK_WALL (1000 * MS)
 #define SEEN 65536 // inodes; a power of two
 
 struct seen { uint64_t ino[SEEN]; size_t n; };
 
-struct found { struct fx_look k; struct seen *seen; int64_t files, pipes; int sockets, in_flight; char task[PROC_PATH]; };
+struct found {
+	struct fx_look k;
+	struct seen *seen;
+	int64_t files, pipes, descriptors, mappings;
+	int sockets; // they are looked at
+	int unseen;  // there are descriptors that nobody can see
+	char task[PROC_PATH];
+};
 
 static struct found *found_of(struct fx_look *k) { return (struct found *)k; }
 
@@ -59,6 +72,7 @@ static void descriptor(struct fx_look *k, const char *number)
 	struct found *f = found_of(k);
 	char path[2 * PROC_PATH], text[1024];
 	struct stat st;
+	f->descriptors++;
 	snprintf(path, sizeof path, "%s/fd/%s", f->task, number);
 	if (fstatat(k->l->proc, path, &st, 0) < 0)
 		return;
@@ -71,7 +85,7 @@ static void descriptor(struct fx_look *k, const char *number)
 	} else if (S_ISSOCK(st.st_mode) && f->sockets && mark(f, st.st_ino << 1 | 1)) {
 		snprintf(path, sizeof path, "%s/fdinfo/%s", f->task, number);
 		if (fx_read_at(k->l->proc, path, text, sizeof text) > 0 && fx_field(text, "\nscm_fds:") > 0)
-			f->in_flight = 1;
+			f->unseen = 1;
 	}
 }
 
@@ -83,15 +97,37 @@ static void thread(struct fx_look *k, const char *tid)
 	memcpy(process, f->task, sizeof process);
 	snprintf(f->task, sizeof f->task, "%.60s/%.20s", process, tid);
 	snprintf(path, sizeof path, "%s/fd", f->task);
-	fx_each(k, k->l->proc, path, descriptor);
+	if (faccessat(k->l->proc, path, R_OK | X_OK, AT_EACCESS) < 0 && errno == EACCES)
+		f->unseen = 1;
+	else
+		fx_each(k, k->l->proc, path, descriptor);
 	memcpy(f->task, process, sizeof process);
+}
+
+// lines counts the lines of a file.
+static int64_t lines(struct fx_look *k, const char *path)
+{
+	static _Thread_local char buf[32768];
+	int64_t sum = 0;
+	int fd = openat(k->l->proc, path, O_RDONLY | O_CLOEXEC);
+	for (ssize_t n; fd >= 0 && !fx_look_late(k) && (n = read(fd, buf, sizeof buf)) > 0;)
+		for (const char *p = buf; (p = memchr(p, '\n', (size_t)(buf + n - p))); p++)
+			sum++;
+	if (fd >= 0)
+		close(fd);
+	return sum;
 }
 
 static void process(struct fx_look *k, const char *pid)
 {
 	struct found *f = found_of(k);
+	char status[STATUS_SIZE], alive[PROC_PATH], maps[PROC_PATH + 8];
 	if (strcmp(pid, "1") == 0)
 		return;
+	if (fx_alive(k, pid, status, alive)) {
+		snprintf(maps, sizeof maps, "%s/maps", alive);
+		f->mappings += lines(k, maps);
+	}
 	snprintf(f->task, sizeof f->task, "%.20s/task", pid);
 	char path[PROC_PATH];
 	memcpy(path, f->task, sizeof path);
@@ -117,19 +153,21 @@ static uint64_t device(void)
 	return dev;
 }
 
-// fx_hidden leaves what pipes hold in l->pipes. What cannot be looked through in time, or is on its way between two sockets,
-// is as much as the whole machine has got since the exec began.
+// fx_hidden leaves what pipes and the kernel hold in l->pipes. What cannot be looked through in time, is on its way between two sockets, or
+// belongs to a program that may be executed and not read, is as much as the whole machine has got since the exec began.
 int64_t fx_hidden(struct fx_limits *l, int64_t rest)
 {
-	int64_t shared = machine(l, "meminfo", "\nShmem:") * 1024, files = machine(l, "sys/fs/file-nr", ""), now = fx_now_us();
+	int64_t shared = machine(l, "meminfo", "\nShmem:") * 1024, slab = machine(l, "meminfo", "\nSUnreclaim:") * 1024;
+	int64_t files = machine(l, "sys/fs/file-nr", ""), now = fx_now_us();
 	if (!l->shared_at) {
 		l->memory_dev = device();
 		l->shared_began = l->shared_at = most(1, shared);
 		l->files_at = files;
+		l->slab_at = slab;
 	}
 	l->shared_began = least(l->shared_began, most(1, shared));
-	int64_t more = most(0, shared - l->shared_at), more_files = most(0, files - l->files_at) * PIPE;
-	if (l->hidden + l->pipes + more + more_files <= rest || now < l->hidden_us)
+	int64_t more = most(0, shared - l->shared_at), more_kernel = most(0, slab - l->slab_at) + most(0, files - l->files_at) * PIPE;
+	if (l->hidden + l->pipes + more + more_kernel <= rest || now < l->hidden_us)
 		return l->hidden;
 	struct found f = {.seen = l->seen ? l->seen : malloc(sizeof(struct seen)), .sockets = more > 0};
 	l->seen = f.seen;
@@ -138,16 +176,15 @@ int64_t fx_hidden(struct fx_limits *l, int64_t rest)
 	memset(f.seen, 0, sizeof *f.seen);
 	fx_look_begin(&f.k, l, LOOK_WALL, LOOK_CPU);
 	fx_each(&f.k, l->proc, ".", process);
+	l->pipes = f.pipes * PIPE + f.descriptors * DESCRIPTOR + f.mappings * MAPPING + lines(&f.k, "locks") * LOCK;
 	l->hidden_us = fx_now_us() + 4 * (fx_now_us() - now);
-	l->hidden = f.files;
-	l->pipes = f.pipes * PIPE;
-	if (f.k.late || f.in_flight)
-		l->hidden = most(f.files, shared - l->shared_began);
+	l->hidden = f.unseen || f.k.late ? most(f.files, shared - l->shared_began) : f.files;
 	if (f.k.late)
-		l->pipes = most(l->pipes, more_files);
-	else if (!f.in_flight) {
+		l->pipes = most(l->pipes, more_kernel);
+	else if (!f.unseen) {
 		l->shared_at = most(1, shared);
 		l->files_at = files;
+		l->slab_at = slab;
 	}
 	return l->hidden;
 }

@@ -15,6 +15,11 @@
 #define EXACT_WALL (1000 * MS)
 #define VFORK_TIME (100 * MS)  // a child of vfork has its parent's memory until it executes something
 #define CHUNK 65536
+// What the kernel keeps besides of a message, a semaphore, a file in memory and a thread.
+#define MESSAGE 64
+#define SEMAPHORE 64
+#define INODE 1024
+#define THREAD (24 * 1024)
 
 static int64_t kilobytes(const char *text, const char *word) { return fx_field(text, word) * 1024; }
 
@@ -25,7 +30,11 @@ static int64_t own_of(const char *status)
 	       least(kilobytes(status, "\nRssFile:"), kilobytes(status, "\nVmLck:"));
 }
 
-static int64_t tables_of(const char *status) { return kilobytes(status, "\nVmPTE:") + kilobytes(status, "\nVmPMD:"); }
+// tables_of is what the kernel keeps of a process besides.
+static int64_t tables_of(const char *status)
+{
+	return kilobytes(status, "\nVmPTE:") + kilobytes(status, "\nVmPMD:") + fx_field(status, "\nThreads:") * THREAD;
+}
 
 void fx_resident(struct fx_look *k, const char *pid)
 {
@@ -126,36 +135,44 @@ static int64_t in_files(const struct fx_limits *l)
 			continue;
 		int fd = openat(l->proc, path, O_PATH | O_CLOEXEC);
 		if (fd >= 0 && fstatfs(fd, &st) == 0)
-			sum += (int64_t)(st.f_blocks - st.f_bfree) * st.f_bsize;
+			sum += (int64_t)(st.f_blocks - st.f_bfree) * st.f_bsize + (int64_t)(st.f_files - st.f_ffree) * INODE;
 		if (fd >= 0)
 			close(fd);
 	}
 	return sum;
 }
 
-// in_segments is what the exec's IPC segments hold, attached or not: the last two numbers of each line, resident and
-// swapped. The file was opened in the exec's own IPC namespace.
-static int64_t in_segments(const struct fx_limits *l)
+// in_list adds up a list of IPC objects, which was opened in the exec's own IPC namespace: for each line, two of its numbers,
+// each times so many bytes. Columns are counted from the end where they are negative.
+static int64_t in_list(int fd, int a, int64_t a_bytes, int b, int64_t b_bytes)
 {
 	char buf[8192];
-	int64_t sum = 0, number = 0, before = 0;
-	int digits = 0, first = 1;
+	int64_t sum = 0, number[32] = {0};
+	int n = 0, digits = 0, lines = 0;
 	off_t at = 0;
-	for (ssize_t n; l->segments >= 0 && (n = pread(l->segments, buf, sizeof buf, at)) > 0; at += n)
-		for (ssize_t i = 0; i < n; i++) {
-			if (buf[i] >= '0' && buf[i] <= '9') {
-				number = (digits ? number * 10 : 0) + buf[i] - '0';
+	for (ssize_t got; fd >= 0 && (got = pread(fd, buf, sizeof buf, at)) > 0; at += got)
+		for (ssize_t i = 0; i < got; i++) {
+			char c = buf[i];
+			if (c >= '0' && c <= '9' && n < 31) {
+				number[n] = (digits ? number[n] * 10 : 0) + c - '0';
 				digits = 1;
 				continue;
 			}
-			if (buf[i] == '\n') {
-				sum += first ? 0 : before + number;
-				first = before = number = 0;
-			} else if (digits)
-				before = number;
+			n += digits;
 			digits = 0;
+			if (c == '\n') {
+				if (lines++ > 0 && n >= 8) // the first has the names
+					sum += number[a < 0 ? n + a : a] * a_bytes + number[b < 0 ? n + b : b] * b_bytes;
+				n = 0;
+			}
 		}
 	return sum;
+}
+
+// in_ipc is what the exec's segments hold, attached or not, and its queues of messages and its semaphores.
+static int64_t in_ipc(const struct fx_limits *l)
+{
+	return in_list(l->ipc[0], -1, 1, -2, 1) /* resident, swapped */ + in_list(l->ipc[1], 3, 1, 4, MESSAGE) + in_list(l->ipc[2], 3, SEMAPHORE, 3, 0);
 }
 
 // exactly finds out what processes share. Of memory that is shared through files both accounts may tell: their mappings,
@@ -184,7 +201,7 @@ static int64_t exactly(struct fx_limits *l, int64_t files, int64_t rest, int *ce
 
 int64_t fx_memory(struct fx_limits *l, int64_t resident, int *exceeded)
 {
-	int64_t files = in_files(l) + in_segments(l), rest = fx_sockets(l);
+	int64_t files = in_files(l) + in_ipc(l), rest = fx_sockets(l);
 	int64_t hidden = fx_hidden(l, l->memory - resident - files - rest);
 	rest += l->pipes;
 	files += hidden;

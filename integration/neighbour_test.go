@@ -75,7 +75,7 @@ func TestHostileNeighbour(t *testing.T) {
 			var took []time.Duration
 			for range 5 {
 				start := time.Now()
-				same(b.t, "what it could not have", b.run("exec", "two", "--", "python3", "-c", wants).exits(0).stdout, "fine\n")
+				same(b.t, "what it could not have", "fine\n", b.run("exec", "two", "--", "python3", "-c", wants).exits(0).stdout)
 				took = append(took, time.Since(start))
 			}
 			slices.Sort(took)
@@ -100,7 +100,7 @@ func TestHostileNeighbour(t *testing.T) {
 			b.t.Errorf("it takes %v, and %v alone", beside, alone)
 		}
 		start := time.Now()
-		same(b.t, "what it could not have", b.run("run", "--policy", p, "--", "python3", "-c", wants).exits(0).stdout, "fine\n")
+		same(b.t, "what it could not have", "fine\n", b.run("run", "--policy", p, "--", "python3", "-c", wants).exits(0).stdout)
 		if took := time.Since(start); took > 20*time.Second {
 			b.t.Errorf("a sandbox of its own took %v", took)
 		}

@@ -181,7 +181,7 @@ func (w *diskWatch) pass(now time.Time, moved int64) {
 
 func (w *diskWatch) due(now time.Time, moved int64) bool {
 	switch {
-	case w.walks == 0:
+	case w.walks == 0, w.last && w.budget > 0: // others may have freed as much as the program has taken
 		return true
 	case w.added+moved > w.limit && (w.last || !w.doubt.IsZero() && now.Sub(w.doubt) > w.grace/2):
 		return true

@@ -13,7 +13,7 @@
 
 #define EXACT_CPU (250 * MS)   // the time to find out exactly; what is not known by then counts in full
 #define EXACT_WALL (1000 * MS)
-#define VFORK_TIME (100 * MS)  // a child of vfork has its parent's memory until it executes something
+#define VFORK_TIME (300 * MS)  // a child of vfork has its parent's memory until it executes something
 #define CHUNK 65536
 // What the kernel keeps besides of a message, a semaphore, a file in memory and a thread.
 #define MESSAGE 64

@@ -75,7 +75,7 @@ for a, b in keep: a.send(b"x" * 1000)`},
 keep = [os.pipe() for i in range(200)]`},
 	{"a child for a moment, again and again", `
 b = touch(36)
-for i in range(100): subprocess.run(["/bin/true"])`},
+for i in range(20): subprocess.run(["/bin/true"])`},
 }
 
 // TestLimitMemoryHidden: memory counts wherever it is, and what the kernel can have back does not.
@@ -100,6 +100,9 @@ func TestLimitMemoryHidden(t *testing.T) {
 					throttled := h.name == "in connections" && enforcedBy(r.Limits, "memory") == spec.ByCgroup1
 					if r.Outcome != container.MemoryExceeded && !throttled {
 						t.Errorf("with a limit: %s %q %q", r.Outcome, r.Stdout, r.Stderr)
+					}
+					if c.wrap != nil {
+						return // the control is the same
 					}
 					if r := b.outcome(c, free, whole(h.program)...); !strings.Contains(r.Stdout, "GOT IT") {
 						t.Errorf("without one: %s %q %q", r.Outcome, r.Stdout, r.Stderr)

@@ -166,6 +166,7 @@ type steps struct {
 // same; this does it in one go, without a look at each, where runc's way takes a fifth of a millisecond a mount.
 func viewSteps(plan *spec.Plan, t trees, found *sights) []forkexec.Op {
 	s := &steps{made: map[string]bool{"/": true}, mounts: map[string]bool{"/": true}, trees: t}
+	s.ops = shareOps()
 	s.mount(forkexec.Op{
 		Source: "root", Target: newRoot, Type: "tmpfs", Data: fmt.Sprintf("mode=755,size=%d", rootBytes),
 		Flags: unix.MS_NOSUID | unix.MS_NODEV,
@@ -183,6 +184,7 @@ func viewSteps(plan *spec.Plan, t trees, found *sights) []forkexec.Op {
 		}
 	}
 	s.ops = append(s.ops, found.steps()...)
+	s.limitsView(plan)
 	s.mount(forkexec.Op{Target: newRoot + "/dev", Flags: unix.MS_REMOUNT | unix.MS_BIND | unix.MS_RDONLY | unix.MS_NOSUID | unix.MS_NOEXEC})
 	s.ops = append(s.ops, forkexec.Op{Kind: forkexec.OpRoot, Target: newRoot})
 	s.mount(forkexec.Op{Target: "/", Flags: unix.MS_REMOUNT | unix.MS_BIND | unix.MS_RDONLY | unix.MS_NOSUID | unix.MS_NODEV})

@@ -114,7 +114,7 @@ func (c *checker) prepare(filter []unix.SockFilter) {
 	if c.cmd.CPUs != nil {
 		var own unix.CPUSet
 		_ = unix.SchedGetaffinity(0, &own)
-		f.Limits = append(f.Limits, hooks.LimitRead{Name: "processors", Want: uint64(c.cmd.CPUs.Count()), Host: uint64(own.Count())})
+		f.Limits = append(f.Limits, hooks.LimitRead{Name: processorsLimit, Want: uint64(c.cmd.CPUs.Count()), Host: uint64(own.Count())})
 	}
 	for _, g := range c.cmd.Limits.Groups {
 		f.Groups = append(f.Groups, groupRead(g))
@@ -125,6 +125,9 @@ func (c *checker) prepare(filter []unix.SockFilter) {
 		f.Env = append(f.Env, name)
 	}
 }
+
+// processorsLimit is what the processors that a program can run on are called among the limits that are read back.
+const processorsLimit = "processors"
 
 // groupRead says by what it can be told that an exec is in its group. Where the kernel makes its control group namespace
 // in that group (version 2) its path is "/" inside.

@@ -135,6 +135,9 @@ func (p *probe) limits(c *checker) {
 			p.rlimits = append(p.rlimits, r)
 			continue
 		}
+		if l.Name != processorsLimit {
+			continue // it is not known how to read it: check_read.go says so
+		}
 		p.affinity.buf = make([]byte, mask)
 		p.affinity.read = p.calls.Add(forkexec.InPlace, unix.SYS_SCHED_GETAFFINITY, 0, mask, p.affinity.buf)
 	}

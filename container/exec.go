@@ -120,7 +120,6 @@ func (sb *Sandbox) begin(req Request) (_ *Running, err error) {
 			r.record.close()
 		}
 	}()
-	r.reported = sb.reported(r.limits)
 	if r.limits.Disk > 0 {
 		r.disk = sb.watchDisk()
 		defer func() {
@@ -130,6 +129,9 @@ func (sb *Sandbox) begin(req Request) (_ *Running, err error) {
 		}()
 	}
 	sb.limit(&cmd, r.limits, r.disk)
+	if r.reported, err = sb.reported(&cmd, r.limits); err != nil {
+		return nil, err
+	}
 	if r.lookouts, err = lookOut(sb.state.Launch.Watch, in); err != nil {
 		return nil, err
 	}
@@ -248,6 +250,9 @@ func execMounts(plan *spec.Plan) []forkexec.Mount {
 	for _, p := range plan.Exec.Hide {
 		list = append(list, hideProc(p))
 	}
+	if hidesHierarchies(plan) {
+		list = append(list, forkexec.Mount{Source: hierarchies, Target: "/proc/cgroups", Flags: unix.MS_BIND})
+	}
 	for i, m := range plan.View.Mounts {
 		if m.PerExec {
 			list = append(list, freshTmpfs(plan, i))
@@ -355,7 +360,7 @@ func (r *Running) Wait() (*Result, error) {
 	res.Limits = r.reported
 	full := false
 	if r.disk != nil {
-		_, full, _ = r.disk.check(time.Now(), st.Wrote)
+		full = st.Why != forkexec.ByCheck && r.disk.final(st.Wrote)
 		r.disk.close()
 	}
 	res.judge(st, r.limits.Limits, full)

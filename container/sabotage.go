@@ -57,6 +57,8 @@ func sabotagePlan(sb *Sandbox, plan *spec.Plan) *spec.Plan {
 		r := *plan.Relay
 		r.Doors = r.Doors[1:]
 		broken.Relay = &r
+	case forkexec.Without("enforcement"):
+		broken.Limits = append(slices.Clone(plan.Limits), spec.Limit{Name: "made_up", Value: 1, EnforcedBy: spec.ByWatcher})
 	case forkexec.Without("environment"):
 		sb.state.Launch.EnvAllow = []string{"*"}
 	}

@@ -215,7 +215,7 @@ func Start(c *Command) (*Process, error) {
 		return nil, &NumberedError{p.Name, fmt.Errorf("%w: %w", ErrNotStarted, c.stepError(x))}
 	}
 	C.fx_limits_started(lim.c)
-	lim.ended.Go(p.supervise)
+	p.supervise()
 	return p, nil
 }
 

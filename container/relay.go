@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"net/netip"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -60,15 +61,16 @@ func (sb *Sandbox) startRelay(plan *spec.Plan, dir *os.Root) (*relayProcess, err
 		return nil, nil
 	}
 	order := relay.Config{Sandbox: sb.state.ID, Policy: plan.Relay.Policy}
-	files, err := sb.listen(plan.Relay.Doors)
+	doors, listeners := relayListeners(plan.Relay.Doors)
+	files, err := sb.listen(doors)
 	if err != nil {
 		return nil, err
 	}
 	r := &relayProcess{}
-	for i, d := range plan.Relay.Doors {
+	for i, l := range listeners {
 		if files[i] != nil {
 			r.listeners = append(r.listeners, files[i])
-			order.Listeners = append(order.Listeners, relay.Listener{Kind: d.Kind, Port: int(d.Listen.Port()), Target: d.Target})
+			order.Listeners = append(order.Listeners, l)
 		}
 	}
 	r.order.Config = order
@@ -77,6 +79,35 @@ func (sb *Sandbox) startRelay(plan *spec.Plan, dir *os.Root) (*relayProcess, err
 		return nil, err
 	}
 	return r, nil
+}
+
+// relayListeners are the doors that have a socket of their own, and what each is for. One that listens on all addresses of a
+// port also has what is at some of them. Where two doors are at one address the first is meant.
+func relayListeners(doors []spec.Door) (own []spec.Door, listeners []relay.Listener) {
+	wide := map[uint16]map[netip.Addr]relay.Listener{}
+	for _, d := range doors {
+		if d.Kind == spec.DoorDirect {
+			wide[d.Listen.Port()] = map[netip.Addr]relay.Listener{}
+		}
+	}
+	seen := map[netip.AddrPort]bool{}
+	for _, d := range doors {
+		l := relay.Listener{Kind: d.Kind, Port: int(d.Listen.Port()), Target: d.Target}
+		if d.Kind != spec.DoorDNS { // which is UDP's
+			if seen[d.Listen] {
+				continue
+			}
+			seen[d.Listen] = true
+			if at := wide[d.Listen.Port()]; d.Kind == spec.DoorDirect {
+				l.At = at
+			} else if at != nil && d.Listen.Addr().Is4() {
+				at[d.Listen.Addr()] = l
+				continue
+			}
+		}
+		own, listeners = append(own, d), append(listeners, l)
+	}
+	return own, listeners
 }
 
 // listen makes the doors' sockets. Where there is no IPv6 those on ::1 are left out: nothing inside can look for them.

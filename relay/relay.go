@@ -40,6 +40,10 @@ type Listener struct {
 	Kind   string `json:"kind"`
 	Port   int    `json:"port"`             // inside
 	Target string `json:"target,omitempty"` // forward: "127.0.0.1:9001", "[::1]:9001" or "unix:/run/pg.sock"
+
+	// Of a direct listener, which takes all addresses of its port: what some of them are for, by the address. Sockets of
+	// their own would need SO_REUSEPORT, and let programs listen there too.
+	At map[netip.Addr]Listener `json:"at,omitempty"`
 }
 
 // Config is all that a relay needs to know. What is left zero gets its default.
@@ -269,7 +273,7 @@ func (s *server) serve(ctx context.Context, d door) error {
 	case Proxy:
 		return s.accept(ctx, d.tcp, s.tooBusy, s.proxy)
 	case Direct:
-		return s.accept(ctx, d.tcp, wait, func(ctx context.Context, c *net.TCPConn) { s.direct(ctx, d.Port, c) })
+		return s.accept(ctx, d.tcp, wait, s.byAddress(d.Listener))
 	case DNSTCP:
 		return s.accept(ctx, d.tcp, wait, s.dnsTCP)
 	}

@@ -61,6 +61,7 @@ func (sb *Sandbox) startRelay(plan *spec.Plan, dir *os.Root) (*relayProcess, err
 		return nil, nil
 	}
 	order := relay.Config{Sandbox: sb.state.ID, Policy: plan.Relay.Policy}
+	order.Limits.CPU = relayShare(&plan.Exec.Limits)
 	doors, listeners := relayListeners(plan.Relay.Doors)
 	files, err := sb.listen(doors)
 	if err != nil {
@@ -108,6 +109,21 @@ func relayListeners(doors []spec.Door) (own []spec.Door, listeners []relay.Liste
 		own, listeners = append(own, d), append(listeners, l)
 	}
 	return own, listeners
+}
+
+// relayShare is how much of a processor the relay may take where the policy limits what its program takes: as much as that
+// may. A limit without a time says that it is little.
+func relayShare(l *spec.Limits) float64 {
+	const little = 0.2
+	switch {
+	case l.CPUs > 0:
+		return l.CPUs
+	case l.CPU > 0 && l.Wall > 0:
+		return max(little, l.CPU.Seconds()/l.Wall.Seconds())
+	case l.CPU > 0:
+		return little
+	}
+	return 0
 }
 
 // listen makes the doors' sockets. Where there is no IPv6 those on ::1 are left out: nothing inside can look for them.

@@ -12,6 +12,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime/debug"
+	"strconv"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -79,7 +80,26 @@ func (sb *Sandbox) startRelay(plan *spec.Plan, dir *os.Root) (*relayProcess, err
 		closeAll(r.listeners)
 		return nil, err
 	}
+	if err := sb.limitRelay(r.cmd.Process.Pid); err != nil {
+		r.abandon()
+		return nil, err
+	}
 	return r, nil
+}
+
+// limitRelay has the relay share its programs' quota of processor time, where that is in a control group by itself. It shares
+// no group that limits memory: a program that used that up would have the kernel kill the relay, and its ports were free
+// for another program to listen on. With version 2 there is one group for both, and relayShare stands alone.
+func (sb *Sandbox) limitRelay(pid int) error {
+	for _, g := range sb.state.Launch.Held.Groups {
+		if g.Unified || g.Controllers&forkexec.GroupCPU == 0 || g.Controllers&forkexec.GroupMemory != 0 {
+			continue
+		}
+		if err := writeControl(filepath.Join(g.Dir, "cgroup.procs"), strconv.Itoa(pid)); err != nil {
+			return fail("limit_unenforceable", `enforce = "best_effort" does without control groups`, "limit relay: %w", err)
+		}
+	}
+	return nil
 }
 
 // relayListeners are the doors that have a socket of their own, and what each is for. One that listens on all addresses of a

@@ -286,7 +286,25 @@ func Relay(in io.ReadCloser, answer io.WriteCloser) error {
 		pidfdWait(init, -1)
 		cancel()
 	}()
-	return relay.Serve(ctx, order.Config, files, notes.note)
+	ports := make([]int, 0, len(files))
+	for _, f := range files {
+		if fd, err := unix.FcntlInt(f.Fd(), unix.F_DUPFD_CLOEXEC, 0); err == nil {
+			ports = append(ports, fd)
+		}
+	}
+	err = relay.Serve(ctx, order.Config, files, notes.note)
+	keepPorts(ports, relayHeld, init)
+	return err
+}
+
+// keepPorts keeps the ports of a relay that has to stop before its sandbox does, as when nothing can be recorded any more: a
+// program could listen on them, and get what others send to the relay. To everybody else it has ended.
+func keepPorts(ports []int, lock int, init *os.File) {
+	for _, fd := range ports {
+		_ = unix.Shutdown(fd, unix.SHUT_RDWR) // a socket that does not listen any more still has its port
+	}
+	unix.Close(lock)
+	pidfdWait(init, -1)
 }
 
 // relayAlive says whether the sandbox's relay runs.

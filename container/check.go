@@ -109,6 +109,7 @@ func (c *checker) prepare(filter []unix.SockFilter) {
 			l.Host = own.Max
 			l.Want = min(l.Want, own.Max)
 		}
+		l.Exact = r.Resource == unix.RLIMIT_CORE
 		f.Limits = append(f.Limits, l)
 	}
 	if c.cmd.CPUs != nil {

@@ -148,7 +148,7 @@ func (p *probe) limits(c *checker) {
 
 // rlimitNumber undoes forkexec.RlimitName; -1 if it is no rlimit.
 func rlimitNumber(name string) int {
-	for _, r := range []int{unix.RLIMIT_CPU, unix.RLIMIT_FSIZE, unix.RLIMIT_NOFILE, unix.RLIMIT_NPROC} {
+	for _, r := range []int{unix.RLIMIT_CPU, unix.RLIMIT_FSIZE, unix.RLIMIT_NOFILE, unix.RLIMIT_NPROC, unix.RLIMIT_CORE} {
 		if forkexec.RlimitName(r) == name {
 			return r
 		}

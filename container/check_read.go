@@ -135,6 +135,9 @@ func (p *probe) readLimits(f *hooks.Facts, cpu time.Duration) {
 		}
 		l.Err = p.err(p.rlimits[at].call)
 		l.Got = binary.NativeEndian.Uint64(p.rlimits[at].value[8:]) // the hard one
+		if l.Exact {                                                // the kernel looks at the other one
+			l.Got = binary.NativeEndian.Uint64(p.rlimits[at].value)
+		}
 		at++
 	}
 	if len(f.Groups) == 0 {

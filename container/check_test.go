@@ -55,7 +55,6 @@ func TestChecksAtStart(t *testing.T) {
 	got := outcomes(sb.state.Checks)
 	for _, name := range []string{
 		"net_tcp_outside_blocked", "net_udp_outside_blocked", "net_abstract_outside_blocked", "secret_absent", "deny_unreadable",
-		"limits_read_back",
 	} {
 		if got[name] != hooks.NotTested {
 			t.Errorf("%s: %s", name, got[name])

@@ -39,6 +39,7 @@ type facts struct {
 	limitsErr error
 	groups    groupFacts
 
+	core   spec.Core
 	state  stateFacts
 	loader string // of this binary; empty: none, it is static
 	selfOK error
@@ -78,6 +79,7 @@ func gather(ctx context.Context, e Examination) *facts {
 	f.landlock, f.landErr = landlockABI()
 	f.limits, f.limitsErr = rungs()
 	f.groups = findGroups()
+	f.core = probeCore()
 	f.loader, f.selfOK = ownLoader()
 	return f
 }

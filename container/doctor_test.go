@@ -94,6 +94,8 @@ func TestRows(t *testing.T) {
 		{"limits_cpus", CheckWeaker, watched(spec.ByAffinity), "affinity", "whole processors", "cgroup"},
 		{"limits_cpus", CheckMissing, func(f *facts) { f.limits = f.limits[:1] }, "nothing", "refused", "cgroup"},
 		{"limits_memory", CheckMissing, func(f *facts) { f.limitsErr = errors.New("no /proc") }, "no /proc", "refused", "cgroup"},
+		{"core_handler", CheckWeaker, func(f *facts) { f.core = spec.Core{Pattern: "|/usr/lib/handler", Fixed: true} }, "/usr/lib/handler", "as root", "ulimit -Hc 1"},
+		{"core_handler", CheckWeaker, func(f *facts) { f.core = spec.Core{Pattern: "@/run/crash"} }, "/run/crash", "as root", "sysctl kernel.core_pattern"},
 		{"ports_below_1024", CheckMissing, func(f *facts) { f.trial.ports = unix.EACCES }, "permission", "loopback", "ip_unprivileged_port_start"},
 		{"ports_below_1024", CheckMissing, func(f *facts) { f.trial = trial{err: fail("x", "do so", "no")} }, "not tried", "loopback", "do so"},
 		{"state_directory", CheckMissing, func(f *facts) { f.state.err = errors.New("no") }, "/run/user/1000/sandboxrun: no", nothingRuns, "SANDBOXRUN_ROOT="},

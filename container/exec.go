@@ -311,6 +311,9 @@ func (sb *Sandbox) explain(err error, req Request) error {
 	case step.Step == forkexec.StepUserns && errors.Is(step.Err, unix.EAGAIN) && sb.state.Launch.Limits.Pids > 0:
 		return fail(CodeLimitReached, "end other programs in the sandbox: sandboxrun ps "+sb.state.ID,
 			"start program in sandbox %q: its limit of processes is reached: %w", sb.state.ID, step.Err)
+	case step.Step == forkexec.StepRlimit && step.Detail == forkexec.CoreLimit:
+		return fail("limit_unenforceable", spec.CoreHint, "start program in sandbox %q: if it crashed, the host's core handler would run: %w",
+			sb.state.ID, err)
 	case step.Step == forkexec.StepDir:
 		return fail(CodeCwd, "it must be a directory that the policy shows", "working directory %s: %w", step.Detail, step.Err)
 	}

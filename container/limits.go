@@ -238,7 +238,8 @@ func (sb *Sandbox) limit(cmd *forkexec.Command, l effective, disk *diskWatch) {
 			return exceeded, next
 		}
 	}
-	cmd.Rlimits = rlimits(l)
+	core := sb.state.Launch.CoreLimit()
+	cmd.Rlimits = append(rlimits(l), forkexec.Rlimit{Resource: unix.RLIMIT_CORE, Cur: core, Max: core})
 }
 
 // lower is the stricter of two limits; 0 is none.

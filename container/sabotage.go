@@ -108,6 +108,8 @@ func sabotageCommand(cmd *forkexec.Command) {
 		cmd.Filter = []unix.SockFilter{{Code: unix.BPF_RET | unix.BPF_K, K: unix.SECCOMP_RET_ALLOW}}
 	case forkexec.Without("rlimits"):
 		cmd.Rlimits = nil
+	case forkexec.Without("core limit"):
+		cmd.Rlimits = slices.DeleteFunc(slices.Clone(cmd.Rlimits), func(r forkexec.Rlimit) bool { return r.Resource == unix.RLIMIT_CORE })
 	case forkexec.Without("processors"):
 		cmd.CPUs = nil
 	case forkexec.Without("control groups"):

@@ -105,6 +105,7 @@ type Signalled struct {
 type LimitRead struct {
 	Name            string
 	Want, Got, Host uint64
+	Exact           bool // less is no better
 	Err             error
 }
 

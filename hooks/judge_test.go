@@ -148,6 +148,9 @@ func TestJudge(t *testing.T) {
 		{"a missing variable", func(_ *Subject, f *Facts) { f.Env = f.Env[:1] }, map[string]Outcome{"environment": Broken}},
 		{"every variable is let in", func(s *Subject, f *Facts) { s.EnvAllow = []string{"*"}; f.Env = append(f.Env, "CANARY") }, map[string]Outcome{"environment": NotTested}},
 		{"a limit is higher", func(_ *Subject, f *Facts) { f.Limits[0].Got = 101 }, map[string]Outcome{"limits_read_back": Broken}},
+		{"no limit of core files", func(_ *Subject, f *Facts) {
+			f.Limits = append(f.Limits, LimitRead{Name: "RLIMIT_CORE", Want: 1, Got: 0, Exact: true})
+		}, map[string]Outcome{"limits_read_back": Broken}},
 		{"another control group", func(_ *Subject, f *Facts) { f.Groups[0].Got = "/" }, map[string]Outcome{"limits_read_back": Broken}},
 		{"a group that has counted", func(_ *Subject, f *Facts) { f.Groups[0] = GroupRead{Counted: true} }, nil},
 		{"a group that has not", func(_ *Subject, f *Facts) { f.Groups[0] = GroupRead{} }, map[string]Outcome{"limits_read_back": NotTested}},

@@ -52,6 +52,7 @@ func sabotages() []sabotage {
 		{layer: "descriptors", notices: []string{"descriptors"}},
 		{layer: "environment", notices: []string{"environment"}},
 		{layer: "rlimits", notices: []string{"limits_read_back"}},
+		{layer: "core limit", notices: []string{"limits_read_back"}},
 		{layer: "control groups", notices: []string{"limits_read_back"}, limit: "memory", by: []string{spec.ByCgroup1}},
 		{layer: "processors", notices: []string{"limits_read_back"}, limit: "cpus", by: []string{spec.ByAffinity}},
 	}

@@ -18,12 +18,19 @@ type Host struct {
 	Nproc     bool   // RLIMIT_NPROC counts what is in a user namespace of the sandbox's, and holds for the program
 	CPUs      int    // on how many processors the caller can run
 	Nofile    uint64 // how many open files the caller may allow a process
+	Core      Core
 
 	Self    string            // this program's file; empty where it cannot be found
 	Env     map[string]string // the caller's variables
 	ExecEnv map[string]string // those that the one program of a run gets besides
 	Ground  Ground            // what the check of grants asks; nil: it is left out, as in tests of anything else
 	Sockets []string          // files of the host's Unix sockets, with every link resolved
+}
+
+// Core is what becomes of a process that crashes.
+type Core struct {
+	Pattern string // kernel.core_pattern where it names a handler, "|PROGRAM" or "@SOCKET"; else empty
+	Fixed   bool   // the hard limit of core files is 0, and the caller cannot raise it
 }
 
 // Kernel is a kernel's version.

@@ -37,7 +37,7 @@ func ociSpec(p *Plan, h *Host, id identity) *specs.Spec {
 			Cwd:             p.Exec.Dir,
 			Capabilities:    &specs.LinuxCapabilities{},
 			NoNewPrivileges: true,
-			Rlimits:         rlimits(p.Exec.Limits),
+			Rlimits:         rlimits(&p.Exec),
 		},
 		Mounts: append(systemMounts(p.Exec.Limits.Memory), viewMounts(p.View, p.Exec)...),
 		Linux: &specs.Linux{
@@ -76,15 +76,15 @@ func resources(l Limits) *specs.LinuxResources {
 	return r
 }
 
-func rlimits(l Limits) []specs.POSIXRlimit {
-	var list []specs.POSIXRlimit
+func rlimits(e *Exec) []specs.POSIXRlimit {
+	list := []specs.POSIXRlimit{{Type: "RLIMIT_CORE", Soft: e.CoreLimit(), Hard: e.CoreLimit()}}
 	add := func(name string, n int64) {
 		if n > 0 {
 			list = append(list, specs.POSIXRlimit{Type: name, Soft: uint64(n), Hard: uint64(n)})
 		}
 	}
-	add("RLIMIT_FSIZE", l.File)
-	add("RLIMIT_NOFILE", l.Nofile)
+	add("RLIMIT_FSIZE", e.Limits.File)
+	add("RLIMIT_NOFILE", e.Limits.Nofile)
 	return list
 }
 

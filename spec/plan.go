@@ -67,6 +67,16 @@ type Exec struct {
 	// CPUFollowsWall is whether Limits.CPU is what Wall makes it by default: an exec with another time has another.
 	CPUFollowsWall bool `json:"cpu_follows_wall,omitempty"`
 	Affinity       int  `json:"affinity,omitempty"` // on how many processors the program is kept; 0: as its caller
+	// CoreHandled is whether the host's core handler runs when a program crashes: nothing keeps it from that here.
+	CoreHandled bool `json:"core_handled,omitempty"`
+}
+
+// CoreLimit is the RLIMIT_CORE of every program.
+func (e *Exec) CoreLimit() uint64 {
+	if e.CoreHandled {
+		return 0 // there may be no right to more
+	}
+	return 1
 }
 
 // Error is a policy that cannot be carried out, or a machine that cannot do it.

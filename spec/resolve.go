@@ -60,6 +60,9 @@ func Resolve(p *Policy, h *Host) (*Plan, error) {
 	if err := limits(p, h, plan); err != nil {
 		return nil, err
 	}
+	if err := cores(p, h, plan); err != nil {
+		return nil, err
+	}
 	plan.Spec = ociSpec(plan, h, ids)
 	plan.Checks = checks(p, h.Tree, plan)
 	return plan, nil

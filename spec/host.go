@@ -4,10 +4,16 @@ import "github.com/sandboxrun/sandboxrun/rootfs"
 
 // Host is what Resolve knows of the machine and of the caller: plain data, so that tests can make machines up.
 type Host struct {
-	UID, GID  int
-	User      string // the caller's name, never empty
-	Group     string // its group's name, never empty
-	Root      bool   // the launcher may map any user
+	UID, GID int
+	User     string // the caller's name, never empty
+	Group    string // its group's name, never empty
+	Root     bool   // the launcher may map any user
+	// Program is an id that owns nothing, as user and as group: the program's, where the launcher is the machine's root.
+	// 0: there is none, and the program has the caller's.
+	Program int
+	// Idmap says why what is mounted at and below a host path cannot be shown with the caller's id as the program's; nil: it can.
+	// It is asked only where there is a Program.
+	Idmap     func(path string) error
 	Setgroups bool   // and drop supplementary groups
 	Arch      string // GOARCH
 	Kernel    Kernel
@@ -38,6 +44,9 @@ func HiddenProc() []string {
 		"/proc/key-users", "/proc/slabinfo", "/proc/vmallocinfo",
 	}
 }
+
+// HiddenProcDir says which of HiddenProc are directories.
+func HiddenProcDir(p string) bool { return p == "/proc/acpi" || p == "/proc/asound" || p == "/proc/scsi" }
 
 // ReadonlyProc are those that a program may read but not write. Their modes let uid 0 write even without a capability,
 // and a root launcher's programs are uid 0 to the kernel.

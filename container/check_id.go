@@ -83,9 +83,9 @@ func (p *probe) withDescriptor0() *unix.Msghdr {
 // answers before it has looked at who asks: to rename a file to itself, to leave its times or its owner alone.
 func (p *probe) change(i int, it hooks.Path, outside hooks.Node, own int) []change {
 	const nothing = -1
-	mode, dir := outside.Mode, outside.Dir()
-	if it.Host == "" {
-		mode, dir = it.Mode, it.Dir
+	dir := it.Dir
+	if it.Host != "" {
+		dir = outside.Dir()
 	}
 	unlink := 0
 	if !dir {
@@ -95,20 +95,20 @@ func (p *probe) change(i int, it hooks.Path, outside hooks.Node, own int) []chan
 	try := func(name string, number uintptr, args ...any) {
 		list = append(list, change{name, p.calls.Add(forkexec.InPlace, number, args...)})
 	}
-	try("chmod", unix.SYS_FCHMODAT, atFD, it.Inside, int(mode&0o7777))
+	mode := int(outside.Mode & 0o7777)
+	if it.Host != "" { // else nobody knows which mode it has, least of all where something else is there than should be
+		try("chmod", unix.SYS_FCHMODAT, atFD, it.Inside, mode)
+	}
 	if it.Inside == os.DevNull {
-		try("chmod by descriptor", unix.SYS_FCHMOD, 2, int(mode&0o7777))
+		try("chmod by descriptor", unix.SYS_FCHMOD, 2, mode)
 	}
 	try("chown", unix.SYS_FCHOWNAT, atFD, it.Inside, own, nothing, 0)
 	try("utimensat", unix.SYS_UTIMENSAT, atFD, it.Inside, uintptr(unsafe.Pointer(&p.stats[i].Atim)), 0) // the time of change is next to it
 	try("setxattr", unix.SYS_SETXATTR, it.Inside, "user.sandboxrun", "", 0, unix.XATTR_REPLACE)
-	if it.Inside == "/" { // it has no name
+	if !it.Named {
 		return list
 	}
 	try("unlink", unix.SYS_UNLINKAT, atFD, it.Inside, unlink)
-	if path.Dir(it.Inside) == "/proc" { // nobody can make a name there
-		return list
-	}
 	linked := path.Join(path.Dir(it.Inside), linkedAs)
 	try("link", unix.SYS_LINKAT, atFD, it.Inside, atFD, linked, 0)
 	p.calls.Add(forkexec.InPlace, unix.SYS_UNLINKAT, atFD, linked, 0)

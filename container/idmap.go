@@ -145,7 +145,7 @@ func tryIdmap(m specs.Mount) error {
 	case !errors.Is(err, unix.EINVAL):
 		return err
 	}
-	if below := notIdmapped(m); below != "" {
+	if below := unmappable(m); below != "" {
 		refuses, at = fmt.Sprintf("what is mounted at %q", below), below
 	}
 	var st unix.Statfs_t
@@ -155,8 +155,8 @@ func tryIdmap(m specs.Mount) error {
 	return errors.New(refuses + " does not allow it on this kernel")
 }
 
-// notIdmapped finds what is mounted below a path and is the reason why that cannot be idmapped; empty where it is the path itself.
-func notIdmapped(m specs.Mount) string {
+// unmappable finds what is mounted below a path and is the reason why that cannot be idmapped; empty where it is the path itself.
+func unmappable(m specs.Mount) string {
 	// Not self: see shows.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()

@@ -27,8 +27,9 @@ type Path struct {
 	Inside string
 	Host   string // the same on the host; empty: there is none
 	Dir    bool   // it is a directory, where Host does not tell
-	Mode   uint32 // of what is Foreign, where Host does not tell
-	Beside string // of what is Foreign: a directory in the same one that is not empty; empty: there is none
+	// Of what is Foreign:
+	Named  bool   // its name is of a mount that is no grant too
+	Beside string // a directory in the same one that is not empty; empty: there is none
 	// Idmapped is whether it shows the caller's files as the program's.
 	Idmapped bool
 }

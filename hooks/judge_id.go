@@ -42,7 +42,7 @@ func judgeID(s *Subject, f *Facts, v *verdict) {
 
 // refusal says whether an error means that a change was refused, and not that it came to nothing for another reason.
 func refusal(err error) bool {
-	for _, e := range []unix.Errno{unix.EPERM, unix.EACCES, unix.EROFS, unix.EXDEV, unix.EBUSY} {
+	for _, e := range []unix.Errno{unix.EPERM, unix.EACCES, unix.EROFS, unix.EXDEV, unix.EBUSY, unix.EOPNOTSUPP} {
 		if errors.Is(err, e) {
 			return true
 		}

@@ -3,6 +3,7 @@ package spec
 import (
 	"io/fs"
 	"path"
+	"path/filepath"
 
 	"github.com/sandboxrun/sandboxrun/hooks"
 	"github.com/sandboxrun/sandboxrun/rootfs"
@@ -32,25 +33,22 @@ const mostForeign = 40
 // something in it.
 func foreign(p *Policy, tree rootfs.Tree, plan *Plan) []hooks.Path {
 	list := []hooks.Path{
-		{Inside: "/", Dir: true, Mode: 0o755}, {Inside: "/dev", Dir: true, Mode: 0o755},
+		{Inside: "/", Dir: true}, {Inside: "/dev", Dir: true, Named: true},
 		{Inside: "/proc/version", Host: "/proc/version"}, // /proc itself belongs to whoever mounts it
 	}
 	for _, d := range []string{"null", "zero", "full", "random", "urandom", "tty"} {
-		list = append(list, hooks.Path{Inside: "/dev/" + d, Host: "/dev/" + d})
+		list = append(list, hooks.Path{Inside: "/dev/" + d, Host: "/dev/" + d, Named: true})
 	}
 	for _, f := range plan.Exec.Hide {
 		if !HiddenProcDir(f) {
-			list = append(list, hooks.Path{Inside: f, Host: "/dev/null"}) // which covers it
+			list = append(list, hooks.Path{Inside: f}) // a device covers it
 		}
 	}
 	for _, m := range plan.View.Mounts {
 		if m.Kind == rootfs.MountTmpfs || granted(p, m) {
 			continue
 		}
-		it := hooks.Path{Inside: m.Target, Host: m.Source, Dir: m.Dir}
-		if m.Kind == rootfs.MountBind {
-			it.Mode = 0o444 // a generated file; a mask has none
-		}
+		it := hooks.Path{Inside: m.Target, Host: m.Source, Dir: m.Dir, Named: !inGrant(p, plan.View, path.Dir(m.Target))}
 		list = append(list, it)
 		if m.Kind == rootfs.MountBind && m.Dir {
 			list = append(list, within(tree, m)...)
@@ -61,6 +59,17 @@ func foreign(p *Policy, tree rootfs.Tree, plan *Plan) []hooks.Path {
 		list[i].Kind = hooks.Foreign
 	}
 	return list
+}
+
+// inGrant says whether a grant, or a file system that is the program's own, shows what is at a path.
+func inGrant(p *Policy, v *rootfs.View, inside string) bool {
+	longest, yes := -1, false
+	for _, m := range v.Mounts {
+		if rel, err := filepath.Rel(m.Target, inside); err == nil && filepath.IsLocal(rel) && len(m.Target) > longest {
+			longest, yes = len(m.Target), m.Kind == rootfs.MountTmpfs || granted(p, m)
+		}
+	}
+	return yes
 }
 
 // within finds something in a directory, and a directory beside it to which it cannot be renamed, as that is not empty. Neither
@@ -85,7 +94,7 @@ func within(tree rootfs.Tree, m rootfs.Mount) []hooks.Path {
 			found[0].Beside = path.Join(m.Target, name)
 			break
 		}
-		found = []hooks.Path{{Inside: path.Join(m.Target, name), Host: path.Join(m.Source, name)}}
+		found = []hooks.Path{{Inside: path.Join(m.Target, name), Host: path.Join(m.Source, name), Named: true}}
 	}
 	return found
 }

@@ -32,6 +32,9 @@ type Identity struct {
 	// Privileged is true where the launcher is root: then the program's files are root's own and only mounts protect
 	// the host's secret files, not their modes.
 	Privileged bool
+	// Apart is true where the program has an id of its own, which owns nothing: it may read of the host what everybody may, and
+	// what is granted as the launcher may.
+	Apart bool
 }
 
 // Request is all that Compile looks at.

@@ -50,6 +50,8 @@ func addGrants(s *hooks.Subject, v *rootfs.View) {
 			p.Kind, p.Host = hooks.Mask, HostPath(v, m.Target)
 			s.Paths = append(s.Paths, p)
 			continue
+		case m.Kind == rootfs.MountTmpfs && !writableTmpfs(m):
+			continue
 		case m.Kind == rootfs.MountTmpfs, m.Writable:
 			p.Kind = hooks.WritableGrant
 		case m.Source == "":

@@ -3,7 +3,6 @@ package spec
 import (
 	"io/fs"
 	"path"
-	"path/filepath"
 
 	"github.com/sandboxrun/sandboxrun/hooks"
 	"github.com/sandboxrun/sandboxrun/rootfs"
@@ -45,7 +44,7 @@ func foreign(p *Policy, tree rootfs.Tree, plan *Plan) []hooks.Path {
 		}
 	}
 	for _, m := range plan.View.Mounts {
-		if m.Kind == rootfs.MountTmpfs || granted(p, m) {
+		if writableTmpfs(m) || granted(p, m) {
 			continue
 		}
 		it := hooks.Path{Inside: m.Target, Host: m.Source, Dir: m.Dir, Named: !inGrant(p, plan.View, path.Dir(m.Target))}
@@ -63,13 +62,14 @@ func foreign(p *Policy, tree rootfs.Tree, plan *Plan) []hooks.Path {
 
 // inGrant says whether a grant, or a file system that is the program's own, shows what is at a path.
 func inGrant(p *Policy, v *rootfs.View, inside string) bool {
-	longest, yes := -1, false
-	for _, m := range v.Mounts {
-		if rel, err := filepath.Rel(m.Target, inside); err == nil && filepath.IsLocal(rel) && len(m.Target) > longest {
-			longest, yes = len(m.Target), m.Kind == rootfs.MountTmpfs || granted(p, m)
-		}
-	}
-	return yes
+	m := covering(v, inside)
+	return m != nil && (granted(p, *m) || writableTmpfs(*m))
+}
+
+// writableTmpfs says whether a program may write a file system in memory. Some are there only to be gone through.
+func writableTmpfs(m rootfs.Mount) bool {
+	const others = 0o002
+	return m.Kind == rootfs.MountTmpfs && (m.Owned || m.Mode&others != 0)
 }
 
 // within finds something in a directory, and a directory beside it to which it cannot be renamed, as that is not empty. Neither

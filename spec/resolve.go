@@ -31,7 +31,7 @@ func Resolve(p *Policy, h *Host) (*Plan, error) {
 		Policy: p.Files, Tree: h.Tree, Hostname: hostname, ResolvConf: resolvConf(&p.Network, h.Resolv),
 		TmpfsSize: tmpfsSize(p.Limits.Memory),
 		User: rootfs.Identity{
-			UID: ids.shownUID, GID: ids.shownGID, Name: ids.name, Group: ids.group, Home: home, Privileged: h.Root,
+			UID: ids.shownUID, GID: ids.shownGID, Name: ids.name, Group: ids.group, Home: home, Privileged: h.Root, Apart: ids.own,
 		},
 	}, connector(&p.Network, h.Self))
 	if err != nil {
@@ -44,6 +44,7 @@ func Resolve(p *Policy, h *Host) (*Plan, error) {
 	if ids, err = idmap(p, h, ids, plan); err != nil {
 		return nil, err
 	}
+	makeWay(p, h, ids, plan)
 	plan.Exec = execOf(p, h, ids, plan.View.Workdir, home)
 	network(p, h, plan)
 	sockets(h, plan)

@@ -37,6 +37,28 @@ func machineRoot() bool {
 	return os.Geteuid() == 0 && unix.Stat("/proc/self/ns/user", &st) == nil && st.Ino == initialUserNamespace
 }
 
+// notApart says which capabilities this root lacks to give programs an id of their own; empty: none.
+func notApart() string {
+	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	var sets [2]unix.CapUserData
+	if err := unix.Capget(&header, &sets[0]); err != nil {
+		return fmt.Sprintf("its capabilities cannot be read: %v", err)
+	}
+	var lacks []string
+	for _, c := range []struct {
+		bit  int
+		name string
+	}{{unix.CAP_SETUID, "CAP_SETUID"}, {unix.CAP_SETGID, "CAP_SETGID"}, {unix.CAP_CHOWN, "CAP_CHOWN"}, {unix.CAP_SETFCAP, "CAP_SETFCAP"}} {
+		if sets[c.bit/32].Effective&(1<<(c.bit%32)) == 0 {
+			lacks = append(lacks, c.name)
+		}
+	}
+	if len(lacks) == 0 {
+		return ""
+	}
+	return "the launcher is root without " + strings.Join(lacks, " and ")
+}
+
 // programID chooses an id for the program of one sandbox. Processes of one id share their user's limits in the kernel, and may
 // signal each other where they can see each other, so no two sandboxes should have the same: it is random, nobody runs with it, and
 // create looks for it among the sandboxes of its state directory (reserveID).
@@ -139,7 +161,7 @@ func tryIdmap(m specs.Mount) error {
 	case errors.Is(err, errIdmap) && errors.Is(err, unix.EPERM):
 		return errors.New("its mount is idmapped already, or its file system belongs to another user namespace")
 	case errors.Is(err, unix.EPERM):
-		return errors.New("the launcher is root without the right to mount (CAP_SYS_ADMIN)")
+		return errors.New("the launcher is root without CAP_SYS_ADMIN")
 	case !errors.Is(err, errIdmap):
 		return nil
 	case !errors.Is(err, unix.EINVAL):

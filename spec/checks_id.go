@@ -19,7 +19,7 @@ func (id identity) onHost(h *Host) (is, owner [2]uint32, mayOwn string) {
 		return is, is, ""
 	case h.UID != 0:
 		return caller, caller, ""
-	case h.Program != 0:
+	case h.Program != 0, h.NotApart != "":
 		return caller, caller, "the policy does with a program that is root to the host"
 	}
 	return caller, caller, "the launcher is root of a user namespace, which may be the host's root too"

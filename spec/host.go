@@ -11,6 +11,8 @@ type Host struct {
 	// Program is an id that owns nothing, as user and as group: the program's, where the launcher is the machine's root.
 	// 0: there is none, and the program has the caller's.
 	Program int
+	// NotApart says why the machine's root cannot give the program such an id, where it cannot.
+	NotApart string
 	// Idmap says why what is mounted at and below a host path cannot be shown with the caller's id as the program's; nil: it can.
 	// It is asked only where there is a Program.
 	Idmap     func(path string) error
@@ -46,7 +48,9 @@ func HiddenProc() []string {
 }
 
 // HiddenProcDir says which of HiddenProc are directories.
-func HiddenProcDir(p string) bool { return p == "/proc/acpi" || p == "/proc/asound" || p == "/proc/scsi" }
+func HiddenProcDir(p string) bool {
+	return p == "/proc/acpi" || p == "/proc/asound" || p == "/proc/scsi"
+}
 
 // ReadonlyProc are those that a program may read but not write. Their modes let uid 0 write even without a capability,
 // and a root launcher's programs are uid 0 to the kernel.

@@ -113,6 +113,9 @@ func granted(p *Policy, m rootfs.Mount) bool {
 // everybody else: it can read less. Of a writable one that would be no grant, so the program has to be the caller, if the
 // policy does with that.
 func idmap(p *Policy, h *Host, id identity, plan *Plan) (identity, error) {
+	if h.NotApart != "" && id.uid == 0 {
+		return id, programIsRoot(p, h, plan)
+	}
 	if !id.own {
 		return id, nil
 	}
@@ -149,6 +152,20 @@ func idmap(p *Policy, h *Host, id identity, plan *Plan) (identity, error) {
 	plan.View.Mounts = mounts
 	plan.weaken(weaker...)
 	return id, nil
+}
+
+// programIsRoot has the program be root to the host, where it has to and the policy does with that.
+func programIsRoot(p *Policy, h *Host, plan *Plan) error {
+	if p.Enforce == EnforceBestEffort {
+		plan.weaken(Weakness{"user", "the program is root to the host, without capabilities: " + h.NotApart})
+		return nil
+	}
+	return &Error{
+		Code:    "program_is_root",
+		Message: "the program would be root to the host: " + h.NotApart,
+		Hint: "give the launcher these capabilities, start it as another user, " +
+			`or accept a program that is root to the host, without capabilities: enforce = "best_effort"`,
+	}
 }
 
 // weaken notes protections that cannot be had, and warns.

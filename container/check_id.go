@@ -96,7 +96,7 @@ func (p *probe) change(i int, it hooks.Path, outside hooks.Node, own int) []chan
 		list = append(list, change{name, p.calls.Add(forkexec.InPlace, number, args...)})
 	}
 	mode := int(outside.Mode & 0o7777)
-	if it.Host != "" { // else nobody knows which mode it has, least of all where something else is there than should be
+	if it.Host != "" && outside.Err == nil { // else nobody knows which mode it has, least of all where something else is there than should be
 		try("chmod", unix.SYS_FCHMODAT, atFD, it.Inside, mode)
 	}
 	if it.Inside == os.DevNull {

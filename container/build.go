@@ -87,7 +87,7 @@ func openTrees(s *specs.Spec) (trees, error) {
 			continue
 		}
 		f, err := openTree(m)
-		if errors.Is(err, unix.EPERM) { // root, but of a container
+		if errors.Is(err, unix.EPERM) && len(m.UIDMappings) == 0 { // root, but of a container
 			t.close()
 			return nil, nil
 		}
@@ -116,11 +116,28 @@ func openTree(m specs.Mount) (*os.File, error) {
 		return nil, err
 	}
 	attr := unix.MountAttr{Attr_set: bindAttributes(m.Options), Propagation: unix.MS_PRIVATE}
-	if err := unix.MountSetattr(fd, "", unix.AT_EMPTY_PATH|unix.AT_RECURSIVE, &attr); err != nil {
+	if err := protect(fd, &attr, m); err != nil {
 		unix.Close(fd)
 		return nil, err
 	}
 	return os.NewFile(uintptr(fd), m.Source), nil
+}
+
+// protect sets a tree's attributes and its map of ids, all at once or none.
+func protect(tree int, attr *unix.MountAttr, m specs.Mount) error {
+	if len(m.UIDMappings) > 0 {
+		ns, err := userNamespaces.get(m.UIDMappings, m.GIDMappings)
+		if err != nil {
+			return fmt.Errorf("make a user namespace with the ids of grants: %w", err)
+		}
+		attr.Attr_set |= unix.MOUNT_ATTR_IDMAP
+		attr.Userns_fd = uint64(ns.Fd())
+	}
+	err := unix.MountSetattr(tree, "", unix.AT_EMPTY_PATH|unix.AT_RECURSIVE, attr)
+	if err != nil && len(m.UIDMappings) > 0 {
+		return fmt.Errorf("%w: %w", errIdmap, err)
+	}
+	return err
 }
 
 // bindAttributes are what the options of a bind set on it and on all that is mounted below. They only ever add.
@@ -311,14 +328,15 @@ func (s *steps) forget(target string) {
 	s.made[target] = true
 }
 
-// devices fills /dev. Nobody in a user namespace can make device nodes: the host's are bound.
+// devices fills /dev. Nobody in a user namespace can make device nodes: the host's are bound. A read-only mount does not keep
+// anybody from writing to a device, but its owner from changing its mode, which is the host's too.
 func (s *steps) devices() {
 	for _, d := range []string{"null", "zero", "full", "random", "urandom", "tty"} {
 		target := newRoot + "/dev/" + d
 		s.ops = append(s.ops,
 			forkexec.Op{Kind: forkexec.OpFile, Target: target, Flags: 0o666},
 			forkexec.Op{Kind: forkexec.OpBind, Source: "/dev/" + d, Target: target},
-			forkexec.Op{Kind: forkexec.OpAttr, Target: target, Flags: unix.MOUNT_ATTR_NOSUID | unix.MOUNT_ATTR_NOEXEC})
+			forkexec.Op{Kind: forkexec.OpAttr, Target: target, Flags: unix.MOUNT_ATTR_RDONLY | unix.MOUNT_ATTR_NOSUID | unix.MOUNT_ATTR_NOEXEC})
 	}
 	for link, text := range map[string]string{
 		"fd": "/proc/self/fd", "stdin": "/proc/self/fd/0", "stdout": "/proc/self/fd/1", "stderr": "/proc/self/fd/2",

@@ -2,7 +2,6 @@ package container
 
 import (
 	"crypto/rand"
-	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -61,17 +60,23 @@ func (c *checker) run(filter []unix.SockFilter) ([]hooks.Result, error) {
 }
 
 func (c *checker) look(filter []unix.SockFilter) error {
-	null, err := os.OpenFile("/dev/null", os.O_RDWR, 0)
+	null, err := c.sb.null()
 	if err != nil {
-		return fmt.Errorf("check sandbox: %w", err)
+		return err
 	}
 	defer null.Close()
+	messages, theirs, err := messages()
+	if err != nil {
+		return err
+	}
+	defer messages.Close()
+	defer theirs.Close()
 	if c.subject.Network {
 		c.listen()
 		defer c.closeTargets()
 	}
 	c.prepare(filter)
-	c.cmd.Stdio = [3]*os.File{null, null, null}
+	c.cmd.Stdio = [3]*os.File{null, theirs, null}
 	var p probe
 	defer p.release()
 	p.plan(c)
@@ -83,6 +88,7 @@ func (c *checker) look(filter []unix.SockFilter) error {
 		return fail(CodeCheck, "", "the checks of the sandbox were ended before they were done")
 	}
 	p.read(c, cpu)
+	p.receive(c, messages)
 	c.lookOutside()
 	return nil
 }

@@ -109,6 +109,9 @@ func (p *probe) readPath(i int, q pathCalls, seen *hooks.PathSeen) {
 	if q.access >= 0 {
 		seen.Write = p.err(q.access)
 	}
+	for _, ch := range q.changes {
+		seen.Changes = append(seen.Changes, hooks.Attempt{Name: ch.name, Err: p.err(ch.call)})
+	}
 	if q.tmpfile < 0 {
 		return
 	}

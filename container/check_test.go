@@ -119,6 +119,9 @@ func TestForwardedPorts(t *testing.T) {
 	}
 	plan.Checks.Forwards = []uint16{7077}
 	sb := sandboxFor(t, policy)
+	if e := sb.state.Launch; e.OwnID { // that plan has another
+		plan.Checks.ID = [2]uint32{uint32(e.UID), uint32(e.GID)}
+	}
 	filter, err := sb.loadFilter()
 	if err != nil {
 		t.Fatal(err)

@@ -52,6 +52,9 @@ func (s *Store) CreateWith(id string, plan *spec.Plan, o Options) (_ *Sandbox, e
 			err = noNextBest(err, plan.BestEffort)
 		}
 	}()
+	if err := s.reserveID(id, plan); err != nil {
+		return nil, err
+	}
 	dir, err := s.root.OpenRoot(id)
 	if err != nil {
 		return nil, fmt.Errorf("create sandbox: %w", err)

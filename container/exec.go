@@ -263,8 +263,7 @@ func execMounts(plan *spec.Plan) []forkexec.Mount {
 
 // hideProc covers a file or directory of /proc. Those that are directories are few and well known.
 func hideProc(p string) forkexec.Mount {
-	switch p {
-	case "/proc/acpi", "/proc/asound", "/proc/scsi":
+	if spec.HiddenProcDir(p) {
 		return forkexec.Mount{
 			Source: "tmpfs", Target: p, Type: "tmpfs", Data: "mode=0555,nr_inodes=2,size=4k",
 			Flags: unix.MS_RDONLY | unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC,

@@ -35,6 +35,14 @@ func Probe(l spec.Limits) (*spec.Host, error) {
 	}
 	h.Root = h.UID == 0
 	h.Setgroups = h.Root && setgroupsAllowed()
+	if machineRoot() {
+		if h.NotApart = notApart(); h.NotApart == "" {
+			if h.Program, err = programID(); err != nil {
+				return nil, err
+			}
+			h.Idmap = idmapper(h.Program, h.UID, h.GID)
+		}
+	}
 	if data, err := os.ReadFile("/etc/resolv.conf"); err == nil { // it may be a link to nowhere
 		h.Resolv = string(data)
 	}

@@ -62,6 +62,14 @@ func sabotagePlan(sb *Sandbox, plan *spec.Plan) *spec.Plan {
 	case forkexec.Without("environment"):
 		sb.state.Launch.EnvAllow = []string{"*"}
 	}
+	if forkexec.Without("program id") { // it is the caller, and so the owner of all that is root's
+		sb.state.Launch.UID, sb.state.Launch.GID = 0, 0
+	}
+	if forkexec.Without("program id") || forkexec.Without("idmap") {
+		for i := range oci.Mounts {
+			oci.Mounts[i].UIDMappings, oci.Mounts[i].GIDMappings = nil, nil
+		}
+	}
 	return &broken
 }
 

@@ -209,11 +209,11 @@ static void plain_exec(char **argv, char **env)
 	if (!argv[0] || !fx_events_plain(&limits, argv[0], x.envp))
 		return;
 	x.path = find_program(root, argv[0], fx_variable(x.envp, "PATH"));
+	x.stdio[0] = fx_open_inside(root, "/dev/null", O_RDONLY); // not the host's: through that mount its owner could change its mode
 	close(root);
 	x.argv = argv;
 	x.waiter = (int)syscall(SYS_pidfd_open, getpid(), 0);
 	x.stacks = malloc(FX_STACKS);
-	x.stdio[0] = open("/dev/null", O_RDONLY | O_CLOEXEC);
 	if (!x.path || x.waiter < 0 || !x.stacks || x.stdio[0] < 0 || pipe2(status, O_CLOEXEC) < 0 ||
 	    stream(&x, &streams[0], 1) < 0 || stream(&x, &streams[1], 2) < 0)
 		return;

@@ -215,6 +215,8 @@ enum fx_probe_step {
 	FX_PROBE_PROC, FX_PROBE_NESTED,
 };
 
+int fx_user_namespace(const char *uids, const char *gids, char *stacks, int *err);
+
 int fx_probe_nproc(int uid, int gid, char *stacks);
 #define FX_ROOM 16 // processes and threads: more than making a sandbox takes
 int fx_probe_room(char *stacks);

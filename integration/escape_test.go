@@ -33,7 +33,7 @@ type attack struct {
 }
 
 func allAttacks() []attack {
-	return slices.Concat(fileAttacks, processAttacks, kernelAttacks, networkAttacks, hostAttacks)
+	return slices.Concat(fileAttacks, processAttacks, kernelAttacks, networkAttacks, hostAttacks, identityAttacks)
 }
 
 // attacks are those that say something where the caller is who it is.

@@ -50,6 +50,7 @@ func setUpScript(e *testscript.Env) error {
 	e.Setenv("ROOT", state)
 	e.Setenv("SANDBOXRUN_ROOT", state)
 	e.Setenv("UID", strconv.Itoa(w.uid))
+	e.Setenv("SEEN", strconv.Itoa(seenID()))
 	e.Setenv("GID", strconv.Itoa(w.gid))
 	e.Setenv("HOME", filepath.Join(e.WorkDir, ".home"))
 	e.Setenv("PATH", systemPath)

@@ -32,6 +32,9 @@ type Identity struct {
 	// Privileged is true where the launcher is root: then the program's files are root's own and only mounts protect
 	// the host's secret files, not their modes.
 	Privileged bool
+	// Apart is true where the program has an id of its own, which owns nothing: it may read of the host what everybody may, and
+	// what is granted as the launcher may.
+	Apart bool
 }
 
 // Request is all that Compile looks at.
@@ -92,6 +95,7 @@ type Mount struct {
 	Mode     uint32    `json:"mode,omitempty"`     // of a tmpfs' root directory
 	Owned    bool      `json:"owned,omitempty"`    // a tmpfs' root directory belongs to the program's user
 	PerExec  bool      `json:"per_exec,omitempty"` // made anew for each exec
+	Idmapped bool      `json:"idmapped,omitempty"` // a bind that shows the caller's files as the program's own; not set by Compile
 	Content  string    `json:"content,omitempty"`  // of a generated file: Source is empty and the launcher writes Content to a file of its own and binds that
 	From     string    `json:"from"`               // the rule of the policy, or the default, that asked for it
 }

@@ -4,10 +4,18 @@ import "github.com/sandboxrun/sandboxrun/rootfs"
 
 // Host is what Resolve knows of the machine and of the caller: plain data, so that tests can make machines up.
 type Host struct {
-	UID, GID  int
-	User      string // the caller's name, never empty
-	Group     string // its group's name, never empty
-	Root      bool   // the launcher may map any user
+	UID, GID int
+	User     string // the caller's name, never empty
+	Group    string // its group's name, never empty
+	Root     bool   // the launcher may map any user
+	// Program is an id that owns nothing, as user and as group: the program's, where the launcher is the machine's root.
+	// 0: there is none, and the program has the caller's.
+	Program int
+	// NotApart says why the machine's root cannot give the program such an id, where it cannot.
+	NotApart string
+	// Idmap says why what is mounted at and below a host path cannot be shown with the caller's id as the program's; nil: it can.
+	// It is asked only where there is a Program.
+	Idmap     func(path string) error
 	Setgroups bool   // and drop supplementary groups
 	Arch      string // GOARCH
 	Kernel    Kernel
@@ -45,6 +53,11 @@ func HiddenProc() []string {
 		"/proc/kallsyms", "/proc/kmsg", "/proc/kpagecgroup", "/proc/kpagecount", "/proc/kpageflags",
 		"/proc/key-users", "/proc/slabinfo", "/proc/vmallocinfo",
 	}
+}
+
+// HiddenProcDir says which of HiddenProc are directories.
+func HiddenProcDir(p string) bool {
+	return p == "/proc/acpi" || p == "/proc/asound" || p == "/proc/scsi"
 }
 
 // ReadonlyProc are those that a program may read but not write. Their modes let uid 0 write even without a capability,

@@ -39,7 +39,7 @@ func ociSpec(p *Plan, h *Host, id identity) *specs.Spec {
 			NoNewPrivileges: true,
 			Rlimits:         rlimits(&p.Exec),
 		},
-		Mounts: append(systemMounts(p.Exec.Limits.Memory), viewMounts(p.View, p.Exec)...),
+		Mounts: append(systemMounts(p.Exec.Limits.Memory), viewMounts(p.View, p.Exec, id)...),
 		Linux: &specs.Linux{
 			Namespaces:    namespaces(p.Network),
 			UIDMappings:   id.maps[0],
@@ -52,6 +52,9 @@ func ociSpec(p *Plan, h *Host, id identity) *specs.Spec {
 	}
 	if p.Exec.Affinity > 0 {
 		refuseAffinity(s.Linux.Seccomp)
+	}
+	if p.Exec.ShownUID == 0 {
+		passOverOwners(s.Linux.Seccomp)
 	}
 	return s
 }
@@ -119,10 +122,14 @@ func systemMounts(memory int64) []specs.Mount {
 	}
 }
 
-func viewMounts(v *rootfs.View, e Exec) []specs.Mount {
+func viewMounts(v *rootfs.View, e Exec, id identity) []specs.Mount {
 	list := make([]specs.Mount, 0, len(v.Mounts))
 	for i, m := range v.Mounts {
-		list = append(list, ViewMount(i, m, e))
+		mount := ViewMount(i, m, e)
+		if m.Idmapped {
+			mount.UIDMappings, mount.GIDMappings = id.grants[0], id.grants[1]
+		}
+		list = append(list, mount)
 	}
 	return list
 }

@@ -48,10 +48,12 @@ type Weakness struct {
 
 // Exec is what every exec of a sandbox has in common.
 type Exec struct {
-	UID      int `json:"uid"` // the program's numbers in the sandbox's user namespace
-	GID      int `json:"gid"`
-	ShownUID int `json:"shown_uid"` // and as it sees itself
-	ShownGID int `json:"shown_gid"`
+	UID int `json:"uid"` // the program's numbers in the sandbox's user namespace
+	GID int `json:"gid"`
+	// OwnID is whether these are an id that owns nothing, and no other sandbox's (Host.Program).
+	OwnID    bool `json:"own_id,omitempty"`
+	ShownUID int  `json:"shown_uid"` // and as it sees itself
+	ShownGID int  `json:"shown_gid"`
 	// DropGroups is whether the caller's supplementary groups are dropped. Without privilege the kernel keeps them.
 	DropGroups bool              `json:"drop_groups"`
 	Dir        string            `json:"dir"`

@@ -48,7 +48,7 @@ func (s *Store) CreateWith(id string, plan *spec.Plan, o Options) (_ *Sandbox, e
 	sb := &Sandbox{store: s, state: newState(id, plan, o.Owner)}
 	defer func() {
 		if err != nil {
-			sb.discard()
+			sb.discard(lock)
 			err = noNextBest(err, plan.BestEffort)
 		}
 	}()

@@ -245,7 +245,9 @@ func (s *Store) List() ([]Info, error) {
 	}
 	list := make([]Info, 0, len(ids))
 	for _, id := range ids {
-		list = append(list, s.info(id))
+		if info, err := s.Info(id); err == nil { // else it has been deleted since
+			list = append(list, info)
+		}
 	}
 	return list, nil
 }
@@ -255,10 +257,11 @@ func (s *Store) Info(id string) (Info, error) {
 	if err := CheckID(id); err != nil {
 		return Info{}, err
 	}
-	if _, err := s.root.Lstat(id); err != nil {
+	info := s.info(id)
+	if _, err := s.root.Lstat(id); err != nil { // looked for last: it may be deleted at any moment
 		return Info{}, s.noState(id)
 	}
-	return s.info(id), nil
+	return info, nil
 }
 
 func (s *Store) info(id string) Info {

@@ -188,6 +188,14 @@ func viewSteps(plan *spec.Plan, t trees) []forkexec.Op {
 	return s.ops
 }
 
+// networkSteps set up a network of the sandbox's own. The host's is never touched.
+func networkSteps(plan *spec.Plan, namespaces int) []forkexec.Op {
+	if namespaces&unix.CLONE_NEWNET == 0 {
+		return nil
+	}
+	return []forkexec.Op{{Kind: forkexec.OpNetwork, Flags: uintptr(plan.Exec.GID), LowPorts: plan.LowPorts}}
+}
+
 func (s *steps) mount(o forkexec.Op) {
 	o.Kind = forkexec.OpMount
 	s.ops = append(s.ops, o)

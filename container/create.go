@@ -134,8 +134,13 @@ func (sb *Sandbox) start(plan *spec.Plan, o Options, filter []unix.SockFilter, d
 
 // furnish builds what programs see.
 func (sb *Sandbox) furnish(plan *spec.Plan, trees trees) error {
-	if err := forkexec.Build(sb.init, sb.state.Launch.Namespaces, viewSteps(plan, trees)); err != nil {
+	ops := append(networkSteps(plan, sb.state.Launch.Namespaces), viewSteps(plan, trees)...)
+	missing, err := forkexec.Build(sb.init, sb.state.Launch.Namespaces, ops)
+	if err != nil {
 		return buildError(err)
+	}
+	for _, what := range missing {
+		sb.state.Warnings = append(sb.state.Warnings, "network: this machine does not allow it: "+what)
 	}
 	return sb.rememberMasks(plan.View)
 }

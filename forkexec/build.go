@@ -26,6 +26,7 @@ const (
 	OpAttr    OpKind = C.FX_OP_ATTR    // set the MOUNT_ATTR_* in Flags on Target and all below, and make them private
 	OpMove    OpKind = C.FX_OP_MOVE    // put the detached tree Tree at Target
 	OpRoot    OpKind = C.FX_OP_ROOT    // make Target the root, and let go of the old one
+	OpNetwork OpKind = C.FX_OP_NETWORK // let group Flags ping, and if LowPorts everybody listen below 1024, in the sandbox's own network
 )
 
 // Op is one step of building what a sandbox's programs see. Paths are the sandbox's.
@@ -35,10 +36,12 @@ type Op struct {
 	Data                 string
 	Flags                uintptr
 	Tree                 *os.File
+	LowPorts             bool
 }
 
-// Build carries out the steps in the namespaces of a sandbox, with every capability there. The error is a *StepError.
-func Build(target *os.File, namespaces int, ops []Op) error {
+// Build carries out the steps in the namespaces of a sandbox, with every capability there. The error is a *StepError. What
+// OpNetwork could not have is no error, and is said in words.
+func Build(target *os.File, namespaces int, ops []Op) (missing []string, err error) {
 	var m cmem
 	defer m.pin.Unpin()
 	stack := stacks.Get().(*[C.FX_STACKS]byte)
@@ -53,6 +56,9 @@ func Build(target *os.File, namespaces int, ops []Op) error {
 		if o.Tree != nil {
 			list[i].fd = C.int(o.Tree.Fd())
 		}
+		if o.Kind == OpNetwork {
+			list[i].fd = C.int(number(o.LowPorts))
+		}
 	}
 	m.pin.Pin(&list[0])
 	b := &C.struct_fx_build{
@@ -61,8 +67,16 @@ func Build(target *os.File, namespaces int, ops []Op) error {
 	}
 	m.pin.Pin(b)
 	C.fx_build(b)
+	for bit, what := range map[C.uint]string{
+		C.FX_NO_LOW_PORTS: "no program can listen on ports below 1024", C.FX_NO_PING: "no program can ping",
+		C.FX_NO_ADDRESSES: "programs that ask for AI_ADDRCONFIG may resolve no name",
+	} {
+		if b.missing&bit != 0 {
+			missing = append(missing, what)
+		}
+	}
 	if b.step == C.FX_OK {
-		return nil
+		return missing, nil
 	}
 	e := &StepError{Step: stepName(b.step), Err: unix.Errno(b.err)}
 	if b.step == C.FX_MOUNT {
@@ -73,9 +87,9 @@ func Build(target *os.File, namespaces int, ops []Op) error {
 			e.Detail = fmt.Sprintf("%q on %q", o.Source, o.Target)
 		}
 	}
-	return e
+	return missing, e
 }
 
 func (k OpKind) String() string {
-	return [...]string{"make directory", "make link", "make file", "mount", "bind", "protect", "mount", "change root to"}[k]
+	return [...]string{"make directory", "make link", "make file", "mount", "bind", "protect", "mount", "change root to", "set up the network"}[k]
 }

@@ -142,7 +142,8 @@ void fx_call(const struct fx_exec *x, int stage);
 #define FX_LAUNCH_MAGIC 0x32786273u // "sbx2": the form of the launch file; see launch.go and client.c
 
 // One step of building a sandbox's view.
-enum fx_op_kind { FX_OP_MKDIR, FX_OP_SYMLINK, FX_OP_FILE, FX_OP_MOUNT, FX_OP_BIND, FX_OP_ATTR, FX_OP_MOVE, FX_OP_ROOT };
+enum fx_op_kind { FX_OP_MKDIR, FX_OP_SYMLINK, FX_OP_FILE, FX_OP_MOUNT, FX_OP_BIND, FX_OP_ATTR, FX_OP_MOVE, FX_OP_ROOT,
+	FX_OP_NETWORK };
 
 struct fx_op {
 	int kind;
@@ -159,7 +160,13 @@ struct fx_build {
 	char *stacks;
 	volatile int step, err;
 	volatile size_t index;
+	volatile unsigned missing; // of enum fx_network_missing
 };
+
+// What the network of a sandbox's own lacks, since this machine refused it.
+enum fx_network_missing { FX_NO_LOW_PORTS = 1, FX_NO_PING = 2, FX_NO_ADDRESSES = 4 };
+#define FX_LOOPBACK6 "fd73:616e:6462:6f78::1" // a local address of our own: "sandbox" in its digits
+unsigned fx_network(int low_ports, int ping_group);
 
 void fx_build(struct fx_build *b);
 

@@ -209,7 +209,7 @@ func (s *Store) tryReserve(id string) (*os.File, error) {
 	}
 	if err != nil {
 		_ = s.root.RemoveAll(id)
-		return nil, fail("state_unusable", diskHint, "lock sandbox %q: %v", id, err)
+		return nil, fail("state_unusable", diskHint, "lock sandbox %q: %w", id, err)
 	}
 	return f, nil
 }

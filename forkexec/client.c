@@ -247,8 +247,7 @@ static int std_streams_are_open(void)
 __attribute__((constructor)) static void client(int argc, char **argv, char **env)
 {
 	const char *off = fx_variable(env, "SANDBOXRUN_PLAIN_EXEC");
-	if (argc < 4 || strcmp(argv[1], "exec") != 0 || !std_streams_are_open() ||
-	    (off && strcmp(off, "off") == 0))
-		return;
-	plain_exec(argv + 2, env);
+	if (argc >= 4 && strcmp(argv[1], "exec") == 0 && std_streams_are_open() && !(off && strcmp(off, "off") == 0))
+		plain_exec(argv + 2, env);
+	fx_need_addresses();
 }

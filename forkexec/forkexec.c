@@ -41,19 +41,6 @@
 #define KEYRING_PERMISSIONS 0x3f1b0000 // possessor: all; user: view, read, search (so the next exec finds it), link
 #define LAST_CAPABILITY 63 // more than any kernel has; the loop ends at the first unknown one
 
-// The Go runtime raises our limit of open files to the most that is allowed. Programs are to have the caller's. The
-// priority puts this before client.c.
-static struct rlimit caller_nofile;
-
-// Who called this command: by the time that Go asks, that process may have ended.
-int fx_first_parent;
-
-__attribute__((constructor(101))) static void remember_caller(void)
-{
-	syscall(SYS_prlimit64, 0, RLIMIT_NOFILE, NULL, &caller_nofile);
-	fx_first_parent = getppid();
-}
-
 static char *stack(struct fx_exec *x, int n) { return x->stacks + (n + 1) * FX_STACK; }
 
 static int fail(struct fx_exec *x, enum fx_step step, size_t index)
@@ -178,7 +165,7 @@ static int program(void *arg)
 	TRY(FX_STDIO, 0, set_stdio(x->stdio));
 	if (x->ctty)
 		TRY(FX_TTY, 0, ioctl(0, TIOCSCTTY, 0));
-	TRY(FX_RLIMIT, x->n_rlimits, syscall(SYS_prlimit64, 0, RLIMIT_NOFILE, &caller_nofile, NULL));
+	TRY(FX_RLIMIT, x->n_rlimits, fx_restore_limits());
 	for (size_t i = 0; i < x->n_rlimits; i++)
 		TRY(FX_RLIMIT, i, set_rlimit(&x->rlimits[i]));
 	if (x->cpus)

@@ -38,7 +38,14 @@ struct fx_cgroup {
 #define FX_CGROUPS 4
 #define FX_GROUP_PATH 1024
 
-extern int fx_first_parent; // who called this command
+extern int fx_first_parent; // who called this command: by the time that Go asks, that process may have ended
+
+#define FX_CALLER_LIMITS 6
+extern struct fx_rlimit fx_caller_limits[FX_CALLER_LIMITS]; // as the caller had them
+#define FX_ADDRESSES 900 // MiB of address space in which this program works
+#define FX_DATA 96
+int fx_restore_limits(void);
+void fx_need_addresses(void);
 
 // Why an exec was ended.
 enum fx_why { FX_BY_ITSELF, FX_WALL, FX_IDLE, FX_CPU_TIME, FX_MEMORY_USED, FX_TASKS, FX_STUCK };

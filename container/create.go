@@ -331,6 +331,9 @@ func startError(err error) error {
 	if step := Diagnose(); step != nil {
 		return step
 	}
+	if e := capabilityError("create sandbox", err); e != nil {
+		return e
+	}
 	if strings.HasSuffix(err.Error(), unix.EMFILE.Error()) { // a child of libcontainer's says by words alone what it met
 		return fail(CodeLimitReached, filesHint, "create sandbox: %w", err)
 	}

@@ -142,7 +142,10 @@ func (sb *Sandbox) furnish(plan *spec.Plan, trees trees) error {
 	for _, what := range missing {
 		sb.state.Warnings = append(sb.state.Warnings, "network: this machine does not allow it: "+what)
 	}
-	return sb.rememberMasks(plan.View)
+	if err := sb.rememberMasks(plan.View); err != nil {
+		return err
+	}
+	return sb.rememberGrants(plan.View)
 }
 
 // prove checks that the sandbox is as it was planned, and only then writes down what execs need to know.
@@ -188,7 +191,7 @@ func (sb *Sandbox) saveLaunch(dir *os.Root, filter []unix.SockFilter) error {
 	launch := forkexec.Launch{
 		PID: sb.state.PID, StartTime: sb.state.StartTime, Namespaces: l.Namespaces, DropGroups: l.DropGroups,
 		UID: l.UID, GID: l.GID, ShownUID: l.ShownUID, ShownGID: l.ShownGID, Umask: l.Umask, Dir: l.Dir,
-		Mounts: l.Mounts, Watch: watch, Env: l.Env, EnvAllow: l.EnvAllow, EnvSet: l.EnvSet, Filter: filter,
+		Mounts: l.Mounts, Watch: watch, Granted: plainGranted(l.Granted), Env: l.Env, EnvAllow: l.EnvAllow, EnvSet: l.EnvSet, Filter: filter,
 		Limits: cmd.Limits, Rlimits: cmd.Rlimits, CPUs: cmd.CPUs,
 	}
 	return writeNew(dir, "launch", string(launch.Encode()), 0o400)

@@ -92,6 +92,9 @@ func (sb *Sandbox) begin(req Request) (_ *Running, err error) {
 		return nil, err
 	}
 	defer unix.Close(in.root)
+	if err := sb.checkGranted(); err != nil {
+		return nil, err
+	}
 	cmd, err := sb.command(req, in)
 	if err != nil {
 		return nil, err

@@ -50,6 +50,7 @@ type Launch struct {
 	Namespaces int              `json:"namespaces"` // unix.CLONE_NEW* of what is joined
 	Mounts     []forkexec.Mount `json:"mounts"`     // that each exec makes for itself
 	Watch      []Watch          `json:"watch,omitempty"`
+	Granted    []Granted        `json:"granted,omitempty"`
 	Held       Held             `json:"held,omitzero"`
 	Nproc      bool             `json:"nproc,omitempty"` // see spec.Host
 }

@@ -146,7 +146,7 @@ struct fx_status { // what the reaper reports, in host byte order
 void fx_start(struct fx_exec *x);
 void fx_call(const struct fx_exec *x, int stage);
 
-#define FX_LAUNCH_MAGIC 0x32786273u // "sbx2": the form of the launch file; see launch.go and client.c
+#define FX_LAUNCH_MAGIC 0x33786273u // "sbx3": the form of the launch file; see launch.go and client.c
 
 // One step of building a sandbox's view.
 enum fx_op_kind { FX_OP_MKDIR, FX_OP_SYMLINK, FX_OP_FILE, FX_OP_MOUNT, FX_OP_BIND, FX_OP_ATTR, FX_OP_MOVE, FX_OP_ROOT,

@@ -83,7 +83,8 @@ func (p *program) checkWorkspace() error {
 	} else {
 		w.homes = append(w.homes, "/") // none
 	}
-	if home := p.env["HOME"]; filepath.IsAbs(home) {
+	// Harnesses name an empty directory, or one that does not exist, below the one that they work in.
+	if home := p.env["HOME"]; filepath.IsAbs(home) && hasEntries(home) {
 		w.homes = append(w.homes, withoutLinks(filepath.Clean(home)))
 	}
 	refusal, warning := w.judge()
@@ -101,6 +102,16 @@ func withoutLinks(path string) string {
 		return real
 	}
 	return path
+}
+
+func hasEntries(dir string) bool {
+	f, err := os.Open(dir)
+	if err != nil {
+		return !os.IsNotExist(err)
+	}
+	defer f.Close()
+	_, err = f.Readdirnames(1)
+	return err == nil
 }
 
 // sameFile compares by device and number: a directory may be mounted at two places.

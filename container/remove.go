@@ -185,7 +185,9 @@ func (s *Store) remove(id string, c *removal, st *State, why string, key ed25519
 	unrecorded := s.endRecord(id, st, why, key)
 	gone, err := s.rename(id)
 	if err == nil {
-		err = s.removeAll(gone)
+		if err = s.removeAll(gone); err != nil {
+			s.restore(gone, id)
+		}
 	}
 	if err != nil {
 		return fail("state_unusable", "", "remove sandbox %q: %w", id, err)
@@ -205,6 +207,18 @@ func (s *Store) rename(id string) (string, error) {
 		return gone, nil
 	}
 	return id, s.removeAll(id) // a directory may have no room for a longer name
+}
+
+// restore lets what could not be removed be deleted again by its id.
+func (s *Store) restore(gone, id string) {
+	unlock, err := s.lock()
+	if err != nil {
+		return // a sweep will find it
+	}
+	defer unlock()
+	if _, err := s.root.Lstat(id); errors.Is(err, fs.ErrNotExist) {
+		_ = s.root.Rename(gone, id)
+	}
 }
 
 func (s *Store) removeAll(name string) error {

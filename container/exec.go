@@ -294,8 +294,8 @@ func (sb *Sandbox) explain(err error, req Request) error {
 	case step.Step == forkexec.StepDir:
 		return fail(CodeCwd, "it must be a directory that the policy shows", "working directory %s: %w", step.Detail, step.Err)
 	}
-	if pidfdWait(sb.init, 0) {
-		return fail("sandbox_lost", lostHint(sb.state), "sandbox %q has ended", sb.state.ID)
+	if pidfdWait(sb.init, 50) { // it may be about to end: then parts of it are gone already
+		return sb.lost()
 	}
 	if hint := Scarce(err); hint != "" {
 		what := "start program"

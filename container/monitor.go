@@ -215,7 +215,7 @@ func (sb *Sandbox) startMonitored(req Request) (_ *monitored, err error) {
 	if err := m.prepare(&req); err != nil {
 		m.discard()
 		if pidfdWait(sb.init, 0) {
-			return nil, fail("sandbox_lost", lostHint(sb.state), "sandbox %q has ended", sb.state.ID)
+			return nil, sb.lost()
 		}
 		return nil, fail("state_unusable", diskHint, "start program in sandbox %q: %w", sb.state.ID, err)
 	}

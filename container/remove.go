@@ -124,6 +124,14 @@ func removedBefore(id string, key ed25519.PrivateKey) error {
 	return fail(CodeRecord, "", "sign record: another command has removed sandbox %q", id)
 }
 
+// awaitEnd waits a moment for a process 1 that has ended to let go of its lock, which takes the kernel as long as to dissolve the
+// mount namespace: who hears that a sandbox has ended may sweep, and expects that to find it.
+func (s *Store) awaitEnd(id string) {
+	for end := time.Now().Add(time.Second / 2); s.alive(id) && time.Now().Before(end); {
+		time.Sleep(2 * time.Millisecond)
+	}
+}
+
 // leaving says whether somebody removes the sandbox that has this id.
 func (s *Store) leaving(id string) bool {
 	info, err := s.root.Lstat(filepath.Join(id, "lock"))

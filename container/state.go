@@ -142,7 +142,7 @@ func (s *Store) Open(id string) (*Sandbox, error) {
 	case err == nil:
 		return sb, nil
 	case errors.Is(err, errEnded):
-		err = fail("sandbox_lost", lostHint(st), "sandbox %q has ended", id)
+		err = sb.lost()
 	default:
 		err = fail("sandbox_unavailable", "", "open sandbox %q: %w", id, err)
 	}
@@ -176,6 +176,12 @@ func lostHint(st *State) string {
 		return "create it again"
 	}
 	return fmt.Sprintf("its owner was process %d (%s); a sandbox ends with its owner: see create --owner", st.Owner.PID, st.Owner.Name)
+}
+
+// lost is the error of whoever finds that process 1 has ended, or is about to.
+func (sb *Sandbox) lost() error {
+	sb.store.awaitEnd(sb.state.ID)
+	return fail("sandbox_lost", lostHint(sb.state), "sandbox %q has ended", sb.state.ID)
 }
 
 // attach opens process 1 and makes sure that it is the one that the state tells of.

@@ -67,6 +67,15 @@ func (s *Store) CreateWith(id string, plan *spec.Plan, o Options) (_ *Sandbox, e
 	if err := writeNew(dir, filterFile, string(forkexec.EncodeFilter(filter)), 0o400); err != nil {
 		return nil, err
 	}
+	if plan.SetGroup {
+		asking, err := askingFilter(plan.Spec.Linux.Seccomp, runtime.GOARCH)
+		if err != nil {
+			return nil, fail("sandbox_unavailable", "", "create sandbox: %w", err)
+		}
+		if err := writeNew(dir, setGroupFilter, string(forkexec.EncodeFilter(asking)), 0o400); err != nil {
+			return nil, err
+		}
+	}
 	if err := sb.start(plan, o, filter, dir, lock); err != nil {
 		return nil, err
 	}
@@ -176,7 +185,7 @@ func waitClosed(w *os.File) {
 // to start a program it is not written, and the command takes the long way.
 func (sb *Sandbox) saveLaunch(dir *os.Root, filter []unix.SockFilter) error {
 	l := &sb.state.Launch
-	if l.Limits.Disk > 0 || sb.state.Record != nil {
+	if l.Limits.Disk > 0 || l.SetGroup || sb.state.Record != nil {
 		return nil
 	}
 	var watch []forkexec.Watch

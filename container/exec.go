@@ -57,7 +57,8 @@ type Running struct {
 	detached bool
 	redactor *record.Redactor
 	cleaned  []*record.RedactingWriter
-	warnings []string // of its start
+	warnings []string      // of its start
+	asking   chan struct{} // to be closed in the end, where its filter asks
 	stdout   *keeper
 	stderr   *keeper
 	pumps    sync.WaitGroup
@@ -140,7 +141,7 @@ func (r *Running) launch(req Request, cmd *forkexec.Command) error {
 		return err
 	}
 	sabotageCommand(cmd)
-	r.process, err = sb.launchIn(cmd)
+	r.process, err = r.launchAsking(cmd)
 	streams.closeTheirs()
 	if err != nil {
 		streams.closeOurs()
@@ -156,6 +157,36 @@ func (r *Running) launch(req Request, cmd *forkexec.Command) error {
 		r.warnings = append(r.warnings, unnoted(err))
 	}
 	return nil
+}
+
+// launchAsking starts the program, with the filter that asks where the sandbox has one. Where somebody outside has a filter that
+// asks in place already the kernel allows no other.
+func (r *Running) launchAsking(cmd *forkexec.Command) (*forkexec.Process, error) {
+	if !r.sb.state.Launch.SetGroup {
+		return r.sb.launchIn(cmd)
+	}
+	asking := *cmd
+	var err error
+	if asking.Filter, err = r.sb.readFilter(setGroupFilter); err != nil {
+		return nil, err
+	}
+	got, closeAll, err := startSettingModes(&asking)
+	if err != nil {
+		return nil, err
+	}
+	defer closeAll()
+	p, err := r.sb.launchIn(&asking)
+	var step *forkexec.StepError
+	if errors.As(err, &step) && step.Step == forkexec.StepFilter && errors.Is(step.Err, unix.EBUSY) {
+		return r.sb.launchIn(cmd)
+	}
+	if err == nil {
+		r.asking = make(chan struct{})
+		if err = got(r.asking); err != nil {
+			_ = p.Kill()
+		}
+	}
+	return p, err
 }
 
 // command decides the whole exec.
@@ -264,8 +295,10 @@ func freshTmpfs(plan *spec.Plan, i int) forkexec.Mount {
 	}
 }
 
-func (sb *Sandbox) loadFilter() ([]unix.SockFilter, error) {
-	data, err := sb.store.root.ReadFile(filepath.Join(sb.state.ID, filterFile))
+func (sb *Sandbox) loadFilter() ([]unix.SockFilter, error) { return sb.readFilter(filterFile) }
+
+func (sb *Sandbox) readFilter(name string) ([]unix.SockFilter, error) {
+	data, err := sb.store.root.ReadFile(filepath.Join(sb.state.ID, name))
 	if err == nil {
 		var f []unix.SockFilter
 		if f, err = forkexec.DecodeFilter(data); err == nil {
@@ -325,6 +358,9 @@ func (r *Running) Signal(sig unix.Signal) error {
 func (r *Running) Wait() (*Result, error) {
 	defer r.record.close()
 	st, err := r.process.Wait()
+	if r.asking != nil {
+		close(r.asking)
+	}
 	r.pumps.Wait()
 	for _, w := range r.cleaned {
 		_ = w.Close() // what it writes to never fails

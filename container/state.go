@@ -50,6 +50,7 @@ type Launch struct {
 	Namespaces int              `json:"namespaces"` // unix.CLONE_NEW* of what is joined
 	Mounts     []forkexec.Mount `json:"mounts"`     // that each exec makes for itself
 	Watch      []Watch          `json:"watch,omitempty"`
+	SetGroup   bool             `json:"set_group,omitempty"` // see spec.Plan
 	Granted    []Granted        `json:"granted,omitempty"`
 	Held       Held             `json:"held,omitzero"`
 	Nproc      bool             `json:"nproc,omitempty"` // see spec.Host
@@ -61,7 +62,7 @@ func newState(id string, plan *spec.Plan, owner *Owner) *State {
 		Name: plan.Name, Policy: plan.PolicyFile, Digest: plan.PolicyDigest, Network: plan.Network, Relay: plan.Relay,
 		Weaker: plan.Weaker, Warnings: plan.Warnings, BestEffort: plan.BestEffort,
 		Launch: Launch{
-			Exec: plan.Exec, Namespaces: joined(plan.Spec), Mounts: execMounts(plan), Nproc: plan.Nproc,
+			Exec: plan.Exec, Namespaces: joined(plan.Spec), Mounts: execMounts(plan), Nproc: plan.Nproc, SetGroup: plan.SetGroup,
 		},
 	}
 }

@@ -202,6 +202,7 @@ static void plain_exec(char **argv, char **env)
 	int root, status[2];
 	memset(&x, 0, sizeof x);
 	x.limits = &limits;
+	x.listener = -1;
 	if (fx_read_launch(&x, argv[0], env, &root) < 0)
 		return;
 	argv += argv[1] && strcmp(argv[1], "--") == 0 ? 2 : 1;

@@ -29,6 +29,7 @@
 #include <sys/mount.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -101,17 +102,49 @@ __attribute__((constructor(102))) static void humble(int argc, char **argv, char
 		_exit(125);
 }
 
+#define LISTENER 3 // where the socket is until the program is executed
+
 // Descriptors 0, 1 and 2 and nothing else. The numbers may overlap, so they are moved away first.
-static int set_stdio(const int want[3])
+static int set_stdio(const int want[3], int listener)
 {
-	int away[3];
+	int away[4];
 	for (int i = 0; i < 3; i++)
-		if ((away[i] = fcntl(want[i], F_DUPFD_CLOEXEC, 3)) < 0)
+		if ((away[i] = fcntl(want[i], F_DUPFD_CLOEXEC, 4)) < 0)
 			return -1;
+	if (listener >= 0 && (away[3] = fcntl(listener, F_DUPFD_CLOEXEC, 4)) < 0)
+		return -1;
 	for (int i = 0; i < 3; i++)
 		if (dup2(away[i], i) < 0)
 			return -1;
-	return (int)LAYER("descriptors", syscall(SYS_close_range, 3, ~0u, 0));
+	if (listener >= 0 && dup3(away[3], LISTENER, O_CLOEXEC) < 0)
+		return -1;
+	return (int)LAYER("descriptors", syscall(SYS_close_range, listener >= 0 ? LISTENER + 1 : 3, ~0u, 0));
+}
+
+// send_listener hands the filter's listener to the launcher, which answers what the filter asks (container/setgroup.go).
+static int send_listener(int fd)
+{
+	char byte = 0;
+	union { struct cmsghdr h; char room[CMSG_SPACE(sizeof(int))]; } control;
+	struct iovec io = {&byte, 1};
+	struct msghdr m;
+	memset(&m, 0, sizeof m);
+	memset(&control, 0, sizeof control);
+	m.msg_iov = &io;
+	m.msg_iovlen = 1;
+	m.msg_control = control.room;
+	m.msg_controllen = sizeof control.room;
+	control.h.cmsg_level = SOL_SOCKET;
+	control.h.cmsg_type = SCM_RIGHTS;
+	control.h.cmsg_len = CMSG_LEN(sizeof(int));
+	memcpy(CMSG_DATA(&control.h), &fd, sizeof fd);
+	return syscall(SYS_sendmsg, LISTENER, &m, MSG_NOSIGNAL) == 1 && close(fd) == 0 && close(LISTENER) == 0 ? 0 : -1;
+}
+
+static int load_filter(struct fx_exec *x)
+{
+	long fd = syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, x->listener >= 0 ? SECCOMP_FILTER_FLAG_NEW_LISTENER : 0, &x->filter);
+	return fd < 0 || x->listener < 0 ? (int)fd : send_listener((int)fd);
 }
 
 // The caller's ignored signals and its mask must not reach the program (DOMjudge/domjudge#3669).
@@ -162,7 +195,7 @@ static int program(void *arg)
 	TRY(FX_MAP, 0, write_file("/proc/self/uid_map", x->uid_map));
 	TRY(FX_MAP, 0, write_file("/proc/self/gid_map", x->gid_map));
 	TRY(FX_SESSION, 0, setsid());
-	TRY(FX_STDIO, 0, set_stdio(x->stdio));
+	TRY(FX_STDIO, 0, set_stdio(x->stdio, x->listener));
 	if (x->ctty)
 		TRY(FX_TTY, 0, ioctl(0, TIOCSCTTY, 0));
 	TRY(FX_RLIMIT, x->n_rlimits, fx_restore_limits());
@@ -176,7 +209,7 @@ static int program(void *arg)
 	reset_signals();
 	fx_call(x, FX_UNFILTERED);
 	if (x->filter.len > 0)
-		TRY(FX_SECCOMP, 0, syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, &x->filter));
+		TRY(FX_SECCOMP, 0, load_filter(x));
 	if (x->n_calls > 0) {
 		fx_call(x, FX_IN_PLACE);
 		return 0;

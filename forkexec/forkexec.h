@@ -119,6 +119,7 @@ struct fx_exec {
 	const unsigned long *cpus; // the only processors that it may use, FX_CPUS bits, or NULL
 	struct fx_limits *limits;
 	struct sock_fprog filter;
+	int listener;           // a socket over which the filter's listener is sent to us, or -1
 	int stub;               // the stub's memfd
 	int waiter;             // a pidfd whose end ends the exec, or -1
 	int status;             // where the reaper writes struct fx_status

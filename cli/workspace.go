@@ -1,7 +1,9 @@
 package cli
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/user"
 	"path/filepath"
@@ -30,9 +32,8 @@ func sharedDirs() []string {
 
 // systemTrees are directories of which no part is a project, unless a tree of projects is named.
 func systemTrees() []string { return []string{"/boot", "/dev", "/etc", "/proc", "/sys", "/usr"} }
-func projectTrees() []string {
-	return []string{"/dev/shm", "/usr/src", "/usr/local/src"}
-}
+
+func projectTrees() []string { return []string{"/dev/shm", "/usr/src", "/usr/local/src"} }
 
 // place is the current directory as the judgement of it needs it.
 type place struct {
@@ -46,20 +47,8 @@ type place struct {
 func (w place) judge() (refusal, warning string) {
 	is := func(dir string) bool { return w.same(w.cwd, dir) }
 	for i, home := range w.homes {
-		if home == "/" {
-			continue // as accounts have it that are no people's
-		}
-		if is(home) {
-			return "", "the current directory is your home directory: the program can read and change everything in it"
-		}
-		for up := filepath.Dir(home); up != "/"; up = filepath.Dir(up) {
-			if !is(up) {
-				continue
-			}
-			if i == 0 {
-				return fmt.Sprintf("the current directory is %s, which holds your home directory and cannot be a workspace", w.cwd), ""
-			}
-			return "", fmt.Sprintf("the current directory holds your home directory, %s: the program can read and change everything in it", home)
+		if refusal, warning := w.judgeHome(home, i == 0); refusal != "" || warning != "" {
+			return refusal, warning
 		}
 	}
 	if slices.ContainsFunc(systemDirs(), is) {
@@ -71,6 +60,26 @@ func (w place) judge() (refusal, warning string) {
 	below := func(dir string) bool { return strings.HasPrefix(w.cwd, dir+"/") }
 	if w.writable && slices.ContainsFunc(systemTrees(), below) && !slices.ContainsFunc(projectTrees(), below) {
 		return "", fmt.Sprintf("the current directory is %s, a part of the system: the program can change everything in it", w.cwd)
+	}
+	return "", ""
+}
+
+// judgeHome looks for a home directory, the account's or that of the environment, at or below the directory.
+func (w place) judgeHome(home string, account bool) (refusal, warning string) {
+	if home == "/" {
+		return "", "" // as accounts have it that are no people's
+	}
+	if w.same(w.cwd, home) {
+		return "", "the current directory is your home directory: the program can read and change everything in it"
+	}
+	for up := filepath.Dir(home); up != "/"; up = filepath.Dir(up) {
+		switch {
+		case !w.same(w.cwd, up):
+		case account:
+			return fmt.Sprintf("the current directory is %s, which holds your home directory and cannot be a workspace", w.cwd), ""
+		default:
+			return "", fmt.Sprintf("the current directory holds your home directory, %s: the program can read and change everything in it", home)
+		}
 	}
 	return "", ""
 }
@@ -107,7 +116,7 @@ func withoutLinks(path string) string {
 func hasEntries(dir string) bool {
 	f, err := os.Open(dir)
 	if err != nil {
-		return !os.IsNotExist(err)
+		return !errors.Is(err, fs.ErrNotExist)
 	}
 	defer f.Close()
 	_, err = f.Readdirnames(1)

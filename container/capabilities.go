@@ -21,7 +21,9 @@ func rootNeeds() []struct {
 		name string
 		bit  uint
 	}{
-		{"CAP_SETGID", unix.CAP_SETGID}, {"CAP_SYS_CHROOT", unix.CAP_SYS_CHROOT}, {"CAP_SYS_ADMIN", unix.CAP_SYS_ADMIN},
+		{"CAP_SETGID", unix.CAP_SETGID},
+		{"CAP_SYS_CHROOT", unix.CAP_SYS_CHROOT},
+		{"CAP_SYS_ADMIN", unix.CAP_SYS_ADMIN},
 		{"CAP_SETFCAP", unix.CAP_SETFCAP},
 	}
 }

@@ -158,27 +158,32 @@ func (s *Store) Sweep() ([]string, error) {
 	var swept []string
 	var troubles []error
 	for _, id := range ids {
-		if s.alive(id) {
-			continue
-		}
-		c, err := s.claim(id, nil)
-		if c == nil && err == nil {
-			continue
-		}
-		if err == nil {
-			err = s.remove(id, c, nil, "", nil)
+		removed, err := s.sweep(id)
+		if removed {
+			swept = append(swept, id)
 		}
 		if err != nil {
 			troubles = append(troubles, err)
-		}
-		if e, ok := errors.AsType[*Error](err); err == nil || ok && e.Code == CodeRecord { // it is removed all the same
-			swept = append(swept, id)
 		}
 	}
 	if err := s.emptyGone(); err != nil {
 		troubles = append(troubles, err)
 	}
 	return swept, errors.Join(troubles...)
+}
+
+// sweep removes one sandbox if it is dead.
+func (s *Store) sweep(id string) (removed bool, err error) {
+	if s.alive(id) {
+		return false, nil
+	}
+	c, err := s.claim(id, nil)
+	if c == nil {
+		return false, err
+	}
+	err = s.remove(id, c, nil, "", nil)
+	e, ok := errors.AsType[*Error](err)
+	return err == nil || ok && e.Code == CodeRecord, err // where only its record could not be ended it is removed
 }
 
 // remove deletes a claimed sandbox's directory and cgroups, and gives the claim up. Its processes are gone. st is its state, nil

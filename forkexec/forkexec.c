@@ -29,7 +29,6 @@
 #include <sys/mount.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
-#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -102,8 +101,6 @@ __attribute__((constructor(102))) static void humble(int argc, char **argv, char
 		_exit(125);
 }
 
-#define LISTENER 3 // where the socket is until the program is executed
-
 // Descriptors 0, 1 and 2 and nothing else. The numbers may overlap, so they are moved away first.
 static int set_stdio(const int want[3], int listener)
 {
@@ -116,35 +113,9 @@ static int set_stdio(const int want[3], int listener)
 	for (int i = 0; i < 3; i++)
 		if (dup2(away[i], i) < 0)
 			return -1;
-	if (listener >= 0 && dup3(away[3], LISTENER, O_CLOEXEC) < 0)
+	if (listener >= 0 && dup3(away[3], FX_LISTENER, O_CLOEXEC) < 0)
 		return -1;
-	return (int)LAYER("descriptors", syscall(SYS_close_range, listener >= 0 ? LISTENER + 1 : 3, ~0u, 0));
-}
-
-// send_listener hands the filter's listener to the launcher, which answers what the filter asks (container/setgroup.go).
-static int send_listener(int fd)
-{
-	char byte = 0;
-	union { struct cmsghdr h; char room[CMSG_SPACE(sizeof(int))]; } control;
-	struct iovec io = {&byte, 1};
-	struct msghdr m;
-	memset(&m, 0, sizeof m);
-	memset(&control, 0, sizeof control);
-	m.msg_iov = &io;
-	m.msg_iovlen = 1;
-	m.msg_control = control.room;
-	m.msg_controllen = sizeof control.room;
-	control.h.cmsg_level = SOL_SOCKET;
-	control.h.cmsg_type = SCM_RIGHTS;
-	control.h.cmsg_len = CMSG_LEN(sizeof(int));
-	memcpy(CMSG_DATA(&control.h), &fd, sizeof fd);
-	return syscall(SYS_sendmsg, LISTENER, &m, MSG_NOSIGNAL) == 1 && close(fd) == 0 && close(LISTENER) == 0 ? 0 : -1;
-}
-
-static int load_filter(struct fx_exec *x)
-{
-	long fd = syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, x->listener >= 0 ? SECCOMP_FILTER_FLAG_NEW_LISTENER : 0, &x->filter);
-	return fd < 0 || x->listener < 0 ? (int)fd : send_listener((int)fd);
+	return (int)LAYER("descriptors", syscall(SYS_close_range, listener >= 0 ? FX_LISTENER + 1 : 3, ~0u, 0));
 }
 
 // The caller's ignored signals and its mask must not reach the program (DOMjudge/domjudge#3669).
@@ -209,7 +180,7 @@ static int program(void *arg)
 	reset_signals();
 	fx_call(x, FX_UNFILTERED);
 	if (x->filter.len > 0)
-		TRY(FX_SECCOMP, 0, load_filter(x));
+		TRY(FX_SECCOMP, 0, fx_load_filter(x));
 	if (x->n_calls > 0) {
 		fx_call(x, FX_IN_PLACE);
 		return 0;

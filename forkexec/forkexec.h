@@ -144,6 +144,8 @@ struct fx_status { // what the reaper reports, in host byte order
 	int64_t left; // processes that were still there when the program ended
 };
 
+#define FX_LISTENER 3 // where the socket for the listener is until the program is executed
+int fx_load_filter(const struct fx_exec *x);
 void fx_start(struct fx_exec *x);
 void fx_call(const struct fx_exec *x, int stage);
 

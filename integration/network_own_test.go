@@ -46,7 +46,7 @@ say("v6", lambda: resolve(socket.AF_INET6))
 		a := b.python(b.files("", object{}), program).exits(0)
 		a.prints("port 8080 ok", "port 80 ok", "ping ok", "v4 ['127.0.0.1']")
 		if c, err := net.Listen("tcp", "[::1]:0"); err == nil {
-			c.Close()
+			_ = c.Close()
 			a.prints("port 443 ok", "ping6 ok", "v6 ['::1']")
 		}
 		// Where the relay listens on one of the low ports a program may have none: it could listen beside the relay.
@@ -64,11 +64,11 @@ func TestForwardToIPv6(t *testing.T) {
 		if err != nil {
 			need(t, "IPv6", false)
 		}
-		defer ln.Close()
+		defer ln.Close() //nolint:errcheck // a listener
 		go func() {
 			for c, err := ln.Accept(); err == nil; c, err = ln.Accept() {
 				_, _ = c.Write([]byte("six"))
-				c.Close()
+				_ = c.Close()
 			}
 		}()
 		port := ln.Addr().(*net.TCPAddr).Port

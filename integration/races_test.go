@@ -19,6 +19,9 @@ func lifecycles(t *testing.T) (workers, times int) {
 	if soak(t) > 0 {
 		return 64, 50
 	}
+	if testing.Short() { // an emulated guest is slow
+		return 3, 4
+	}
 	return 12, 4
 }
 

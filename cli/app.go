@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/signal"
 	"runtime/debug"
 	"slices"
 	"strings"
@@ -51,6 +52,7 @@ func Main(args, environ []string, stdin, stdout, stderr *os.File) int {
 	debug.SetGCPercent(-1)
 	debug.SetMemoryLimit(memoryLimit)
 	ignoreBrokenPipes()
+	signal.Ignore(unix.SIGXFSZ) // a file that may not grow is an error with a name
 	// The caller's umask must not decide whether a sandbox can be walked (opencontainers/runc#1359).
 	unix.Umask(umask)
 	if completesProgram(args) {

@@ -32,14 +32,8 @@ func (p *program) loadPolicy(name string, workspace bool) (*spec.Policy, error) 
 				"change to another directory, or give a policy with --policy",
 			}
 		}
-		switch p.cwd {
-		case "/":
-			return nil, &usage{
-				"the current directory is /, which cannot be a workspace",
-				"change to the directory that the program is to work in, or give a policy with --policy",
-			}
-		case p.env["HOME"]:
-			p.warn("the current directory is your home directory: the program can read and change everything in it")
+		if err := p.checkWorkspace(); err != nil {
+			return nil, err
 		}
 		policy, err := spec.Load(spec.DefaultPolicy(p.cwd))
 		if err == nil {

@@ -6,6 +6,7 @@ import (
 	"os"
 	"strings"
 
+	"github.com/sirupsen/logrus"
 	"github.com/urfave/cli/v2"
 
 	"github.com/sandboxrun/sandboxrun/container"
@@ -106,13 +107,11 @@ func (p *program) newSandbox(s *container.Store, r request, id string, o contain
 	if err != nil {
 		return nil, err
 	}
-	_, err = s.Sweep()
-	if err != nil && describe(err).code == container.CodeRecord { // of another sandbox, which is gone
+	// What is wrong with another sandbox is no reason not to make this one.
+	if _, err := s.Sweep(); err != nil && describe(err).code == container.CodeRecord {
 		p.warn(err.Error())
-		err = nil
-	}
-	if err != nil {
-		return nil, err
+	} else if err != nil {
+		logrus.Warn(err)
 	}
 	if o.Record != "" {
 		o.Versions = versions()

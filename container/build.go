@@ -193,7 +193,13 @@ func viewSteps(plan *spec.Plan, t trees, found *sights) []forkexec.Op {
 	}
 	s.generated(plan.View)
 	for i, m := range plan.Spec.Mounts {
+		if isPin(m, plan) {
+			continue
+		}
 		s.target(m, plan)
+		if m.Type == "proc" {
+			s.pins(plan)
+		}
 		if m.Type == "bind" {
 			s.bind(i, m)
 		} else {
@@ -206,6 +212,14 @@ func viewSteps(plan *spec.Plan, t trees, found *sights) []forkexec.Op {
 	s.ops = append(s.ops, forkexec.Op{Kind: forkexec.OpRoot, Target: newRoot})
 	s.mount(forkexec.Op{Target: "/", Flags: unix.MS_REMOUNT | unix.MS_BIND | unix.MS_RDONLY | unix.MS_NOSUID | unix.MS_NODEV})
 	return s.ops
+}
+
+// networkSteps set up a network of the sandbox's own. The host's is never touched.
+func networkSteps(plan *spec.Plan, namespaces int) []forkexec.Op {
+	if namespaces&unix.CLONE_NEWNET == 0 {
+		return nil
+	}
+	return []forkexec.Op{{Kind: forkexec.OpNetwork, Flags: uintptr(plan.Exec.GID), LowPorts: plan.LowPorts}}
 }
 
 func (s *steps) mount(o forkexec.Op) {
@@ -223,6 +237,32 @@ func (s *steps) entry(e rootfs.Entry) {
 	}
 	s.ops = append(s.ops, o)
 	s.made[e.Path] = true
+}
+
+// pins make mount points of directories that must not be renamed, at a place that nobody reaches. The kernel refuses to rename
+// or remove what any mount of the namespace stands on, under whatever name. Mounts on the directories themselves would do the
+// same, but no file could be renamed or linked across them (EXDEV), which programs do not expect in their own tree. The
+// place is below /proc, before that is mounted.
+func (s *steps) pins(plan *spec.Plan) {
+	const place = newRoot + "/proc"
+	n := 0
+	for i, m := range plan.Spec.Mounts {
+		if !isPin(m, plan) {
+			continue
+		}
+		if n == 0 {
+			s.mount(forkexec.Op{Source: "pins", Target: place, Type: "tmpfs", Data: "mode=0", Flags: unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC})
+		}
+		target := fmt.Sprintf("%s/%d", place, n)
+		s.ops = append(s.ops, forkexec.Op{Kind: forkexec.OpMkdir, Target: target})
+		s.bindAt(i, m, target)
+		s.ops = append(s.ops, forkexec.Op{Kind: forkexec.OpBind, Source: target, Target: target}) // this one stands on the directory
+		n++
+	}
+}
+
+func isPin(m specs.Mount, plan *spec.Plan) bool {
+	return slices.ContainsFunc(plan.View.Mounts, func(v rootfs.Mount) bool { return v.Pin && v.Target == m.Destination })
 }
 
 // generated makes the files that are bound over the host's, outside the new root.
@@ -302,9 +342,12 @@ func (s *steps) filesystem(m specs.Mount) {
 }
 
 func (s *steps) bind(i int, m specs.Mount) {
-	target := newRoot + m.Destination
 	s.forget(m.Destination)
 	s.mounts[m.Destination] = false
+	s.bindAt(i, m, newRoot+m.Destination)
+}
+
+func (s *steps) bindAt(i int, m specs.Mount, target string) {
 	if tree, ok := s.trees[i]; ok {
 		s.ops = append(s.ops, forkexec.Op{Kind: forkexec.OpMove, Source: m.Source, Target: target, Tree: tree})
 		return

@@ -56,7 +56,8 @@ type Running struct {
 	detached bool
 	redactor *record.Redactor
 	cleaned  []*record.RedactingWriter
-	warnings []string // of its start
+	warnings []string      // of its start
+	asking   chan struct{} // to be closed in the end, where its filter asks
 	stdout   *keeper
 	stderr   *keeper
 	pumps    sync.WaitGroup
@@ -107,6 +108,9 @@ func (sb *Sandbox) begin(req Request) (_ *Running, err error) {
 		return nil, err
 	}
 	defer unix.Close(in.root)
+	if err := sb.checkGranted(); err != nil {
+		return nil, err
+	}
 	cmd, err := sb.command(req, in)
 	if err != nil {
 		return nil, err
@@ -160,7 +164,7 @@ func (r *Running) launch(req Request, cmd *forkexec.Command) error {
 		return err
 	}
 	sabotageCommand(cmd)
-	r.process, err = sb.launchIn(cmd)
+	r.process, err = r.launchAsking(cmd)
 	streams.closeTheirs()
 	if err != nil {
 		streams.closeOurs()
@@ -176,6 +180,36 @@ func (r *Running) launch(req Request, cmd *forkexec.Command) error {
 		r.warnings = append(r.warnings, unnoted(err))
 	}
 	return nil
+}
+
+// launchAsking starts the program, with the filter that asks where the sandbox has one. Where somebody outside has a filter that
+// asks in place already the kernel allows no other.
+func (r *Running) launchAsking(cmd *forkexec.Command) (*forkexec.Process, error) {
+	if !r.sb.state.Launch.SetGroup {
+		return r.sb.launchIn(cmd)
+	}
+	asking := *cmd
+	var err error
+	if asking.Filter, err = r.sb.decodeFilter(r.sb.asking); err != nil {
+		return nil, err
+	}
+	got, closeAll, err := startSettingModes(&asking)
+	if err != nil {
+		return nil, err
+	}
+	defer closeAll()
+	p, err := r.sb.launchIn(&asking)
+	var step *forkexec.StepError
+	if errors.As(err, &step) && step.Step == forkexec.StepFilter && errors.Is(step.Err, unix.EBUSY) {
+		return r.sb.launchIn(cmd)
+	}
+	if err == nil {
+		r.asking = make(chan struct{})
+		if err = got(r.asking); err != nil {
+			_ = p.Kill()
+		}
+	}
+	return p, err
 }
 
 // command decides the whole exec.
@@ -286,8 +320,10 @@ func freshTmpfs(plan *spec.Plan, i int) forkexec.Mount {
 	}
 }
 
-func (sb *Sandbox) loadFilter() ([]unix.SockFilter, error) {
-	f, err := forkexec.DecodeFilter(sb.filter)
+func (sb *Sandbox) loadFilter() ([]unix.SockFilter, error) { return sb.decodeFilter(sb.filter) }
+
+func (sb *Sandbox) decodeFilter(data []byte) ([]unix.SockFilter, error) {
+	f, err := forkexec.DecodeFilter(data)
 	if err != nil {
 		return nil, fail("sandbox_lost", "", "read the seccomp filter of sandbox %q: %w", sb.state.ID, err)
 	}
@@ -316,8 +352,8 @@ func (sb *Sandbox) explain(err error, req Request) error {
 	case step.Step == forkexec.StepDir:
 		return fail(CodeCwd, "it must be a directory that the policy shows", "working directory %s: %w", step.Detail, step.Err)
 	}
-	if pidfdWait(sb.init, 0) {
-		return fail("sandbox_lost", lostHint(sb.state), "sandbox %q has ended", sb.state.ID)
+	if pidfdWait(sb.init, 50) { // it may be about to end: then parts of it are gone already
+		return sb.lost()
 	}
 	if hint := Scarce(err); hint != "" {
 		what := "start program"
@@ -347,6 +383,9 @@ func (r *Running) Signal(sig unix.Signal) error {
 func (r *Running) Wait() (*Result, error) {
 	defer r.record.close()
 	st, err := r.process.Wait()
+	if r.asking != nil {
+		close(r.asking)
+	}
 	r.pumps.Wait()
 	for _, w := range r.cleaned {
 		_ = w.Close() // what it writes to never fails

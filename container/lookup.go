@@ -71,7 +71,7 @@ func (in inside) openRegular(name string) (*os.File, error) {
 func (sb *Sandbox) inside() (inside, error) {
 	fd, err := unix.Openat(int(sb.proc.Fd()), "root", unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ESRCH) {
-		return inside{}, fail("sandbox_lost", lostHint(sb.state), "sandbox %q has ended", sb.state.ID)
+		return inside{}, sb.lost()
 	}
 	if err != nil {
 		return inside{}, fail("sandbox_unavailable", "", "open the root of sandbox %q: %w", sb.state.ID, err)

@@ -17,6 +17,8 @@ import (
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/sandboxrun/sandboxrun/forkexec"
 )
 
 // A detached exec is looked after by a process of its own, the monitor: this binary started again, in a session of its
@@ -36,13 +38,14 @@ type order struct {
 	Caller    [][]byte // NAME=VALUE
 	Env       [][]byte
 	OutputDir []byte
-	Request   Request // the rest
+	Request   Request           // the rest
+	Limits    []forkexec.Rlimit // of the command's caller
 }
 
 func (s *Store) order(id string, req Request) *order {
 	return &order{
 		Root: []byte(s.path), ID: id, Args: bytesOf(req.Args), Dir: []byte(req.Dir), Caller: assignments(req.Caller),
-		Env: assignments(req.Env), OutputDir: []byte(req.OutputDir), Request: req,
+		Env: assignments(req.Env), OutputDir: []byte(req.OutputDir), Request: req, Limits: forkexec.CallerLimits(),
 	}
 }
 
@@ -181,6 +184,7 @@ func startOrdered(in io.Reader) (*monitored, error) {
 	if err := json.NewDecoder(in).Decode(&o); err != nil {
 		return nil, fmt.Errorf("read order: %w", err)
 	}
+	forkexec.SetCallerLimits(o.Limits)
 	store, err := OpenStore(string(o.Root))
 	if err != nil {
 		return nil, err
@@ -211,7 +215,7 @@ func (sb *Sandbox) startMonitored(req Request) (_ *monitored, err error) {
 	if err := m.prepare(&req); err != nil {
 		m.discard()
 		if pidfdWait(sb.init, 0) {
-			return nil, fail("sandbox_lost", lostHint(sb.state), "sandbox %q has ended", sb.state.ID)
+			return nil, sb.lost()
 		}
 		return nil, fail("state_unusable", diskHint, "start program in sandbox %q: %w", sb.state.ID, err)
 	}

@@ -203,6 +203,7 @@ static void plain_exec(char **argv, char **env)
 	int root, status[2];
 	memset(&x, 0, sizeof x);
 	x.limits = &limits;
+	x.listener = -1;
 	if (fx_read_launch(&x, argv[0], env, &root) < 0)
 		return;
 	argv += argv[1] && strcmp(argv[1], "--") == 0 ? 2 : 1;
@@ -248,8 +249,7 @@ static int std_streams_are_open(void)
 __attribute__((constructor)) static void client(int argc, char **argv, char **env)
 {
 	const char *off = fx_variable(env, "SANDBOXRUN_PLAIN_EXEC");
-	if (argc < 4 || strcmp(argv[1], "exec") != 0 || !std_streams_are_open() ||
-	    (off && strcmp(off, "off") == 0))
-		return;
-	plain_exec(argv + 2, env);
+	if (argc >= 4 && strcmp(argv[1], "exec") == 0 && std_streams_are_open() && !(off && strcmp(off, "off") == 0))
+		plain_exec(argv + 2, env);
+	fx_need_addresses();
 }

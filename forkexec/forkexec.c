@@ -43,19 +43,6 @@
 #define KEYRING_PERMISSIONS 0x3f1b0000 // possessor: all; user: view, read, search (so the next exec finds it), link
 #define LAST_CAPABILITY 63 // more than any kernel has; the loop ends at the first unknown one
 
-// The Go runtime raises our limit of open files to the most that is allowed. Programs are to have the caller's. The
-// priority puts this before client.c.
-static struct rlimit caller_nofile;
-
-// Who called this command: by the time that Go asks, that process may have ended.
-int fx_first_parent;
-
-__attribute__((constructor(101))) static void remember_caller(void)
-{
-	syscall(SYS_prlimit64, 0, RLIMIT_NOFILE, NULL, &caller_nofile);
-	fx_first_parent = getppid();
-}
-
 static char *stack(struct fx_exec *x, int n) { return x->stacks + (n + 1) * FX_STACK; }
 
 static int fail(struct fx_exec *x, enum fx_step step, size_t index)
@@ -119,16 +106,20 @@ __attribute__((constructor(102))) static void humble(int argc, char **argv, char
 }
 
 // Descriptors 0, 1 and 2 and nothing else. The numbers may overlap, so they are moved away first.
-static int set_stdio(const int want[3])
+static int set_stdio(const int want[3], int listener)
 {
-	int away[3];
+	int away[4];
 	for (int i = 0; i < 3; i++)
-		if ((away[i] = fcntl(want[i], F_DUPFD_CLOEXEC, 3)) < 0)
+		if ((away[i] = fcntl(want[i], F_DUPFD_CLOEXEC, 4)) < 0)
 			return -1;
+	if (listener >= 0 && (away[3] = fcntl(listener, F_DUPFD_CLOEXEC, 4)) < 0)
+		return -1;
 	for (int i = 0; i < 3; i++)
 		if (dup2(away[i], i) < 0)
 			return -1;
-	return (int)LAYER("descriptors", syscall(SYS_close_range, 3, ~0u, 0));
+	if (listener >= 0 && dup3(away[3], FX_LISTENER, O_CLOEXEC) < 0)
+		return -1;
+	return (int)LAYER("descriptors", syscall(SYS_close_range, listener >= 0 ? FX_LISTENER + 1 : 3, ~0u, 0));
 }
 
 // The caller's ignored signals and its mask must not reach the program (DOMjudge/domjudge#3669).
@@ -198,10 +189,10 @@ static int program(void *arg)
 	TRY(FX_MAP, 0, write_file("/proc/self/uid_map", x->uid_map));
 	TRY(FX_MAP, 0, write_file("/proc/self/gid_map", x->gid_map));
 	TRY(FX_SESSION, 0, setsid());
-	TRY(FX_STDIO, 0, set_stdio(x->stdio));
+	TRY(FX_STDIO, 0, set_stdio(x->stdio, x->listener));
 	if (x->ctty)
 		TRY(FX_TTY, 0, ioctl(0, TIOCSCTTY, 0));
-	TRY(FX_RLIMIT, x->n_rlimits, syscall(SYS_prlimit64, 0, RLIMIT_NOFILE, &caller_nofile, NULL));
+	TRY(FX_RLIMIT, x->n_rlimits, fx_restore_limits());
 	for (size_t i = 0; i < x->n_rlimits; i++)
 		TRY(FX_RLIMIT, i, set_rlimit(&x->rlimits[i]));
 	if (x->cpus)
@@ -212,7 +203,7 @@ static int program(void *arg)
 	reset_signals();
 	fx_call(x, FX_UNFILTERED);
 	if (x->filter.len > 0)
-		TRY(FX_SECCOMP, 0, syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, &x->filter));
+		TRY(FX_SECCOMP, 0, fx_load_filter(x));
 	if (x->n_calls > 0) {
 		fx_call(x, FX_IN_PLACE);
 		return 0;

@@ -52,6 +52,7 @@ type Command struct {
 	CPUs       *unix.CPUSet // the only processors that it may use; nil: the caller's
 	Limits     Limits
 	Filter     []unix.SockFilter
+	Listener   *os.File // not nil: the filter asks, and its listener is sent over this socket
 	// Detach keeps the exec running when the calling process ends.
 	Detach bool
 }
@@ -93,6 +94,7 @@ const (
 	StepRlimit = "set resource limit"
 	StepUserns = "make the program's user namespace"
 	StepMount  = "mount"
+	StepFilter = "load the seccomp filter"
 )
 
 func stepName(step C.int) string {
@@ -103,7 +105,7 @@ func stepName(step C.int) string {
 		C.FX_USERNS: StepUserns, C.FX_MAP: "map the program's user",
 		C.FX_SESSION: "start a session", C.FX_TTY: "take the terminal", C.FX_STDIO: "set up the standard streams",
 		C.FX_RLIMIT: StepRlimit, C.FX_PRIVILEGE: "drop all privileges",
-		C.FX_DIR: StepDir, C.FX_SECCOMP: "load the seccomp filter",
+		C.FX_DIR: StepDir, C.FX_SECCOMP: StepFilter,
 		C.FX_EXECVE: StepExecve, C.FX_REAPER: "start the reaper",
 		C.FX_CGROUP: "enter the exec's control group", C.FX_AFFINITY: "restrict the program to its processors",
 	}
@@ -230,10 +232,13 @@ func (c *Command) layout(m *cmem) (*C.struct_fx_exec, func()) {
 		uid_map: m.str(idMap(c.ShownUID, c.UID)), gid_map: m.str(idMap(c.ShownGID, c.GID)),
 		path: m.str(c.Path), argv: m.strs(c.Args), envp: m.strs(c.Env), dir: m.str(c.Dir),
 		umask: C.uint(c.Umask), rlimits: m.rlimits(c.Rlimits), n_rlimits: C.size_t(len(c.Rlimits)),
-		filter: m.filter(c.Filter), stacks: (*C.char)(unsafe.Pointer(stack)),
+		filter: m.filter(c.Filter), listener: -1, stacks: (*C.char)(unsafe.Pointer(stack)),
 	}
 	for i, f := range c.Stdio {
 		x.stdio[i] = C.int(f.Fd())
+	}
+	if c.Listener != nil {
+		x.listener = C.int(c.Listener.Fd())
 	}
 	if c.DropGroups {
 		x.drop_groups = 1

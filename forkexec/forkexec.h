@@ -38,7 +38,14 @@ struct fx_cgroup {
 #define FX_CGROUPS 4
 #define FX_GROUP_PATH 1024
 
-extern int fx_first_parent; // who called this command
+extern int fx_first_parent; // who called this command: by the time that Go asks, that process may have ended
+
+#define FX_CALLER_LIMITS 6
+extern struct fx_rlimit fx_caller_limits[FX_CALLER_LIMITS]; // as the caller had them
+#define FX_ADDRESSES 900 // MiB of address space in which this program works
+#define FX_DATA 96
+int fx_restore_limits(void);
+void fx_need_addresses(void);
 
 // Why an exec was ended.
 enum fx_why { FX_BY_ITSELF, FX_WALL, FX_IDLE, FX_CPU_TIME, FX_MEMORY_USED, FX_TASKS, FX_STUCK };
@@ -127,6 +134,7 @@ struct fx_exec {
 	const unsigned long *cpus; // the only processors that it may use, FX_CPUS bits, or NULL
 	struct fx_limits *limits;
 	struct sock_fprog filter;
+	int listener;           // a socket over which the filter's listener is sent to us, or -1
 	int stub;               // the stub's memfd
 	int waiter;             // a pidfd whose end ends the exec, or -1
 	int status;             // where the reaper writes struct fx_status
@@ -151,17 +159,19 @@ struct fx_status { // what the reaper reports, in host byte order
 	int64_t left; // processes that were still there when the program ended
 };
 
+#define FX_LISTENER 3 // where the socket for the listener is until the program is executed
+int fx_load_filter(const struct fx_exec *x);
 void fx_start(struct fx_exec *x);
 void fx_call(const struct fx_exec *x, int stage);
 
 #define FX_SEALED_FD 6                // of process 1; see stub.c and sealed.go
 #define FX_SEALED_MAGIC 0x3165736273ull // "sbse1"
 #define FX_SEALED_MAX (16 << 20)
-#define FX_LAUNCH_MAGIC 0x32786273u // "sbx2": the form of the launch file; see launch.go and client.c
+#define FX_LAUNCH_MAGIC 0x33786273u // "sbx3": the form of the launch file; see launch.go and client.c
 
 // One step of building a sandbox's view.
 enum fx_op_kind { FX_OP_MKDIR, FX_OP_SYMLINK, FX_OP_FILE, FX_OP_MOUNT, FX_OP_BIND, FX_OP_ATTR, FX_OP_MOVE, FX_OP_ROOT,
-	FX_OP_SYSCTL, FX_OP_CGROUP };
+	FX_OP_SYSCTL, FX_OP_CGROUP, FX_OP_NETWORK };
 
 struct fx_op {
 	int kind;
@@ -178,7 +188,13 @@ struct fx_build {
 	char *stacks;
 	volatile int step, err;
 	volatile size_t index;
+	volatile unsigned missing; // of enum fx_network_missing
 };
+
+// What the network of a sandbox's own lacks, since this machine refused it.
+enum fx_network_missing { FX_NO_LOW_PORTS = 1, FX_NO_PING = 2, FX_NO_ADDRESSES = 4 };
+#define FX_LOOPBACK6 "fd73:616e:6462:6f78::1" // a local address of our own: "sandbox" in its digits
+unsigned fx_network(int low_ports, int ping_group);
 
 void fx_build(struct fx_build *b);
 

@@ -286,6 +286,19 @@ static int masked(struct reader *r, int root)
 	return !r->bad;
 }
 
+// granted says whether the writable directories that the sandbox shows are those of the host: container/granted.go.
+static int granted(struct reader *r)
+{
+	for (uint64_t n = number(r); n > 0 && !r->bad; n--) {
+		const char *path = text(r);
+		uint64_t dev = number(r), ino = number(r);
+		struct stat st;
+		if (r->bad || lstat(path, &st) < 0 || st.st_dev != dev || st.st_ino != ino)
+			return 0;
+	}
+	return !r->bad;
+}
+
 static int read_limits(struct fx_exec *x, struct reader *r)
 {
 	struct fx_limits *l = x->limits;
@@ -335,7 +348,7 @@ static int read_exec(struct fx_exec *x, struct reader *r, char *const *env, int 
 	x->uid_map = text(r);
 	x->gid_map = text(r);
 	x->dir = text(r);
-	if (!masked(r, root))
+	if (!masked(r, root) || !granted(r))
 		return -1;
 	x->n_mounts = number(r);
 	if (r->bad || x->n_mounts > MAX_LAUNCH / 8)

@@ -166,8 +166,7 @@ func (d *denier) mount() {
 	}
 }
 
-// pin makes mount points, of themselves, of the directories above a mask where the program may write: a mount point
-// cannot be renamed. Else a program could move a denied file away from its name, and the next sandbox of the same policy
+// pin makes mount points of the directories above a mask where the program may write: a mount point cannot be renamed. Else a program could move a denied file away from its name, and the next sandbox of the same policy
 // would show it under the new one.
 func (d *denier) pin(mask *Mount) {
 	for up := parent(mask.Target); ; up = parent(up) {
@@ -179,7 +178,7 @@ func (d *denier) pin(mask *Mount) {
 			continue
 		}
 		d.scene.mount(&Mount{
-			Kind: MountBind, Source: rebase(up, m.Target, m.Source), Target: up, Writable: true, Dir: true, From: mask.From,
+			Kind: MountBind, Source: rebase(up, m.Target, m.Source), Target: up, Writable: true, Pin: true, Dir: true, From: mask.From,
 		})
 		d.classes[up] = classWrite
 	}

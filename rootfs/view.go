@@ -89,15 +89,17 @@ type Mount struct {
 	Source   string    `json:"source,omitempty"` // host path of a bind, with every link resolved
 	Target   string    `json:"target"`           // inside, with every link resolved
 	Writable bool      `json:"writable,omitempty"`
-	Dir      bool      `json:"dir"`                // the target is a directory
-	Size     int64     `json:"size,omitempty"`     // bytes, tmpfs
-	Inodes   int64     `json:"inodes,omitempty"`   // tmpfs
-	Mode     uint32    `json:"mode,omitempty"`     // of a tmpfs' root directory
-	Owned    bool      `json:"owned,omitempty"`    // a tmpfs' root directory belongs to the program's user
-	PerExec  bool      `json:"per_exec,omitempty"` // made anew for each exec
-	Idmapped bool      `json:"idmapped,omitempty"` // a bind that shows the caller's files as the program's own; not set by Compile
-	Content  string    `json:"content,omitempty"`  // of a generated file: Source is empty and the launcher writes Content to a file of its own and binds that
-	From     string    `json:"from"`               // the rule of the policy, or the default, that asked for it
+	// Pin is whether the bind is there only so that the directory cannot be renamed or removed: it shows what would be there anyway.
+	Pin      bool   `json:"-"`
+	Dir      bool   `json:"dir"`                // the target is a directory
+	Size     int64  `json:"size,omitempty"`     // bytes, tmpfs
+	Inodes   int64  `json:"inodes,omitempty"`   // tmpfs
+	Mode     uint32 `json:"mode,omitempty"`     // of a tmpfs' root directory
+	Owned    bool   `json:"owned,omitempty"`    // a tmpfs' root directory belongs to the program's user
+	PerExec  bool   `json:"per_exec,omitempty"` // made anew for each exec
+	Idmapped bool   `json:"idmapped,omitempty"` // a bind that shows the caller's files as the program's own; not set by Compile
+	Content  string `json:"content,omitempty"`  // of a generated file: Source is empty and the launcher writes Content to a file of its own and binds that
+	From     string `json:"from"`               // the rule of the policy, or the default, that asked for it
 }
 
 // Denied is a denied path in a place that the program sees. A mask lasts no longer than the file under it: the kernel

@@ -71,12 +71,15 @@ func (sb *Sandbox) Delete() error { return sb.DeleteSigned(nil) }
 func (sb *Sandbox) DeleteSigned(key ed25519.PrivateKey) error {
 	defer sb.Close()
 	s, id := sb.store, sb.state.ID
-	at, err := sb.dir.Stat()
+	at, err := s.root.Lstat(id)
+	if sb.dir != nil {
+		at, err = sb.dir.Stat()
+	}
 	if err != nil {
 		return fmt.Errorf("delete sandbox %q: %w", id, err)
 	}
 	// No sweep is to remove it as soon as process 1 has ended, without the key and as one that nobody has deleted.
-	mine := flock(sb.dir, unix.LOCK_EX|unix.LOCK_NB) == nil
+	mine := sb.dir != nil && flock(sb.dir, unix.LOCK_EX|unix.LOCK_NB) == nil
 	sb.end()
 	s.awaitMonitors(id)
 	var dir *os.File

@@ -91,8 +91,7 @@ __attribute__((constructor(102))) static void humble(int argc, char **argv, char
 {
 	if (argc != 3 || strcmp(argv[0], FX_RELAY_NAME) != 0 || strcmp(argv[1], FX_RELAY_COMMAND) != 0 || env[0] != NULL)
 		return;
-	struct rlimit core = {1, 1}; // as programs have it: what they send is in its memory
-	syscall(SYS_prlimit64, 0, RLIMIT_CORE, &core, NULL); // without that right there is no handler, or it is accepted
+	syscall(SYS_prlimit64, 0, RLIMIT_CORE, &(struct rlimit){1, 1}, NULL); // as for programs (core.c), where it may
 	struct __user_cap_header_struct h = {_LINUX_CAPABILITY_VERSION_3, 0};
 	struct __user_cap_data_struct is[2];
 	if (syscall(SYS_capget, &h, is) < 0)
@@ -149,25 +148,6 @@ static int set_rlimit(const struct fx_rlimit *want)
 		return -1;
 	errno = EIO;
 	return is.rlim_cur == l.rlim_cur && is.rlim_max == l.rlim_max ? 0 : -1;
-}
-
-// keep_core_handler_away gives all processes of the exec the limit of core files, here, where a launcher with privilege can
-// raise it. What matters is that it is 1: with that alone the kernel does not start the handler of kernel.core_pattern,
-// which is root outside the sandbox (CVE-2021-3899 and CVE-2025-4598 are of apport's and systemd's handlers). With 0 it
-// does; that is only as good where there is no handler.
-static int keep_core_handler_away(const struct fx_rlimit *l)
-{
-	struct rlimit want = {l->cur, l->max};
-	if (syscall(SYS_prlimit64, 0, RLIMIT_CORE, &want, NULL) == 0)
-		return 0;
-	int saved = errno;
-	char first = '|';
-	int fd = open("/proc/sys/kernel/core_pattern", O_RDONLY | O_CLOEXEC);
-	if (fd < 0 || read(fd, &first, 1) != 1)
-		first = '|';
-	close(fd);
-	errno = saved;
-	return first == '|' ? -1 : 0;
 }
 
 static int set_affinity(const unsigned long *cpus)
@@ -410,9 +390,8 @@ static int member(void *arg)
 static int join(void *arg)
 {
 	struct fx_exec *x = arg;
-	for (size_t i = 0; i < x->n_rlimits; i++)
-		if (x->rlimits[i].resource == RLIMIT_CORE)
-			TRY(FX_RLIMIT, i, keep_core_handler_away(&x->rlimits[i]));
+	size_t i;
+	TRY(FX_RLIMIT, i, fx_core_limit(x, &i));
 	if (x->drop_groups)
 		TRY(FX_GROUPS, 0, syscall(SYS_setgroups, 0, NULL));
 	TRY(FX_JOIN, 0, setns(x->target, x->namespaces));

@@ -227,6 +227,7 @@ func execMounts(plan *spec.Plan) []forkexec.Mount {
 	for _, p := range plan.Exec.Hide {
 		list = append(list, hideProc(p))
 	}
+	list = append(list, hideProc(supervisorProc))
 	for i, m := range plan.View.Mounts {
 		if m.PerExec {
 			list = append(list, freshTmpfs(plan, i))
@@ -235,10 +236,15 @@ func execMounts(plan *spec.Plan) []forkexec.Mount {
 	return list
 }
 
+// supervisorProc is the supervisor's directory in the program's /proc. Where both are the same user the program could
+// write the files in it that have no check besides their mode: autogroup, oom_score_adj, coredump_filter. The mount option
+// hidepid would hide those processes of the program's own, too, that are not dumpable.
+const supervisorProc = "/proc/1"
+
 // hideProc covers a file or directory of /proc. Those that are directories are few and well known.
 func hideProc(p string) forkexec.Mount {
 	switch p {
-	case "/proc/acpi", "/proc/asound", "/proc/scsi":
+	case "/proc/acpi", "/proc/asound", "/proc/scsi", supervisorProc:
 		return forkexec.Mount{
 			Source: "tmpfs", Target: p, Type: "tmpfs", Data: "mode=0555,nr_inodes=2,size=4k",
 			Flags: unix.MS_RDONLY | unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC,

@@ -114,6 +114,23 @@ __attribute__((constructor(102))) static void humble(int argc, char **argv, char
 		_exit(125);
 }
 
+// drop_all_but_one is for the supervisor. The capability that it keeps gives it nothing in a user namespace: timers that
+// wake the machine ask for it in the host's. But the kernel lets nobody change the priority, scheduler, processors or I/O
+// class of a process that has a capability which the other lacks (cap_safe_nice in security/commoncap.c), and a program
+// has none. With no_new_privs an execve, here that of the stub, never adds to what is permitted.
+#define KEPT CAP_WAKE_ALARM
+
+static int drop_all_but_one(void)
+{
+	struct __user_cap_header_struct h = {_LINUX_CAPABILITY_VERSION_3, 0};
+	struct __user_cap_data_struct one[2];
+	memset(one, 0, sizeof one);
+	one[KEPT / 32].permitted = one[KEPT / 32].effective = 1u << KEPT % 32;
+	if (syscall(SYS_capset, &h, one) < 0)
+		return -1;
+	return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+}
+
 // Descriptors 0, 1 and 2 and nothing else. The numbers may overlap, so they are moved away first.
 static int set_stdio(const int want[3])
 {
@@ -166,6 +183,33 @@ static int set_affinity(const unsigned long *cpus)
 	return memcmp(is, cpus, sizeof is) == 0 ? 0 : -1;
 }
 
+// be_ordinary takes from a program what its caller may have lent it: a real-time scheduler, and the right to a better
+// priority than it starts with. It must not be able to keep the launcher and the supervisor from running.
+static int be_ordinary(void)
+{
+	static const int lent[] = {RLIMIT_NICE, RLIMIT_RTPRIO};
+	for (size_t i = 0; i < sizeof lent / sizeof *lent; i++) {
+		struct rlimit is, none = {0, 0};
+		if (syscall(SYS_prlimit64, 0, lent[i], NULL, &is) < 0 ||
+		    (is.rlim_max > 0 && syscall(SYS_prlimit64, 0, lent[i], &none, NULL) < 0))
+			return -1;
+	}
+	long policy = syscall(SYS_sched_getscheduler, 0) & ~SCHED_RESET_ON_FORK;
+	struct sched_param p = {0};
+	return policy == SCHED_FIFO || policy == SCHED_RR ? (int)syscall(SYS_sched_setscheduler, 0, SCHED_OTHER, &p) : 0;
+}
+
+// has_other_ids says whether the program is another user than the supervisor.
+static int has_other_ids(const struct fx_exec *x) { return x->uid != 0 || x->gid != 0; }
+
+// drop_saved_ids leaves a program that was born with its ids no trace of the supervisor's. Its own are mapped by now.
+static int drop_saved_ids(void)
+{
+	if (syscall(SYS_setresgid, -1, -1, syscall(SYS_getegid)) < 0)
+		return -1;
+	return (int)syscall(SYS_setresuid, -1, -1, syscall(SYS_geteuid));
+}
+
 static int program(void *arg)
 {
 	struct fx_exec *x = arg;
@@ -174,6 +218,8 @@ static int program(void *arg)
 	TRY(FX_MAP, 0, write_file("/proc/self/setgroups", "deny"));
 	TRY(FX_MAP, 0, write_file("/proc/self/uid_map", x->uid_map));
 	TRY(FX_MAP, 0, write_file("/proc/self/gid_map", x->gid_map));
+	if (has_other_ids(x))
+		TRY(FX_IDS, 0, drop_saved_ids());
 	TRY(FX_SESSION, 0, setsid());
 	TRY(FX_STDIO, 0, set_stdio(x->stdio));
 	if (x->ctty)
@@ -183,6 +229,7 @@ static int program(void *arg)
 		TRY(FX_RLIMIT, i, set_rlimit(&x->rlimits[i]));
 	if (x->cpus)
 		TRY(FX_AFFINITY, 0, set_affinity(x->cpus));
+	TRY(FX_AFFINITY, 1, be_ordinary());
 	umask(x->umask);
 	TRY(FX_PRIVILEGE, 0, drop_privileges());
 	TRY(FX_DIR, 0, chdir(x->dir)); // after the capabilities: the program's own rights decide
@@ -314,32 +361,60 @@ static long clone_into(int group, int (*fn)(void *), struct fx_exec *x, int n, i
 	return -1;
 }
 
+// lend_ids makes the program's ids this process' own for as long as it takes to make the program, so that it, and its
+// user namespace, belong to them. The capabilities stay, and the saved ids, so that they can be given back.
+static int lend_ids(const struct fx_exec *x)
+{
+	if (prctl(PR_SET_SECUREBITS, SECBIT_NO_SETUID_FIXUP, 0, 0, 0) < 0 ||
+	    syscall(SYS_setresgid, x->gid, x->gid, 0) < 0 || syscall(SYS_setresuid, x->uid, x->uid, 0) < 0)
+		return -1;
+	return prctl(PR_SET_DUMPABLE, 1, 0, 0, 0); // as in join
+}
+
+static int take_ids_back(void)
+{
+	return become(0, 0) < 0 ? -1 : prctl(PR_SET_DUMPABLE, 1, 0, 0, 0);
+}
+
+// open_proc opens the exec's /proc for the launcher, without what is mounted over parts of it for the program.
+static int open_proc(struct fx_limits *l)
+{
+	int bare = (int)syscall(SYS_open_tree, AT_FDCWD, "/proc", FX_OPEN_TREE_CLONE | O_CLOEXEC);
+	if (bare < 0)
+		return -1;
+	l->proc = openat(bare, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	int saved = errno;
+	close(bare);
+	errno = saved;
+	return l->proc;
+}
+
 static int init(void *arg)
 {
 	struct fx_exec *x = arg;
+	// A session is an autogroup, whose priority those who may write /proc/PID/autogroup set for all of it: the caller's
+	// session must not be among what a program's neighbour in a session can be reached by.
+	TRY(FX_SESSION, 0, setsid());
 	TRY(FX_CGROUP, 0, enter_groups(x->limits));
 	leave_keyring();
 	for (size_t i = 0; i < x->n_mounts; i++) {
 		const struct fx_mount *m = &x->mounts[i];
 		TRY(FX_MOUNT, i, mount(m->source, m->target, m->fstype, m->flags, m->data));
 	}
-	if (x->uid != 0 || x->gid != 0) {
-		TRY(FX_IDS, 0, become(x->uid, x->gid)); // which takes every capability with it
-		TRY(FX_IDS, 0, prctl(PR_SET_DUMPABLE, 1, 0, 0, 0)); // as in join
-	}
 	const struct fx_limits *l = x->limits;
 	if (l && fx_limits_look(l)) // opened here, it is the launcher's too
-		TRY(FX_MOUNT, 0, x->limits->proc = open("/proc", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+		TRY(FX_MOUNT, 0, open_proc(x->limits));
 	TRY(FX_RLIMIT, x->n_rlimits, limit_processes(l));
+	if (has_other_ids(x))
+		TRY(FX_IDS, 0, lend_ids(x));
 	TRY(FX_USERNS, 0, clone_pidfd(program, x, 3, CLONE_NEWUSER, &x->program_pidfd));
 	if (x->step != FX_OK)
 		return 125;
 	if (x->n_calls > 0) // there is no program to wait for
 		return 0;
-	if (x->uid == 0)
-		TRY(FX_REAPER, 0, drop_privileges());
-	else
-		TRY(FX_REAPER, 0, prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0));
+	if (has_other_ids(x))
+		TRY(FX_IDS, 0, take_ids_back());
+	TRY(FX_REAPER, 0, drop_all_but_one());
 	return become_reaper(x);
 }
 

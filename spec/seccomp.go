@@ -55,6 +55,7 @@ func Seccomp(arch string, major, minor int) *specs.LinuxSeccomp {
 	}
 	setIDs := setIDRules()
 	byArgs := []string{"clone", "ioctl", "personality", "socket", "socketpair"}
+	byArgs = append(byArgs, supervisorCalls()...)
 	for _, r := range setIDs {
 		byArgs = append(byArgs, r.Names...)
 	}
@@ -81,6 +82,7 @@ func Seccomp(arch string, major, minor int) *specs.LinuxSeccomp {
 	rules = append(rules, sortLow32([]string{"personality"}, 0, personalities, allowIt(), errno(unix.EPERM))...)
 	rules = append(rules, socketRules()...)
 	rules = append(rules, setIDs...)
+	rules = append(rules, supervisorRules()...)
 	return &specs.LinuxSeccomp{
 		DefaultAction:   specs.ActErrno,
 		DefaultErrnoRet: errno(unix.ENOSYS).ErrnoRet,

@@ -35,12 +35,17 @@ type Request struct {
 	Tty     *Size             `json:"-"` // not nil: the program gets a terminal of its own, of that size, and Stderr stays empty
 	// OutputDir is a directory of the host where the whole streams are kept too, up to OutputDirMax each; absolute.
 	OutputDir string `json:"-"`
+	// Cancel ends a start that blocks; may be nil.
+	Cancel *Cancel `json:"-"`
 
 	files    []filePair // that the streams are written to besides
 	detached bool       // a monitor looks after it
 	env      []string   // what the program has
 	redactor *record.Redactor
 }
+
+// Cancel ends a start that blocks, by a signal: then the Result says that this has ended the program.
+type Cancel = forkexec.Cancel
 
 // Running is an exec that has been started.
 type Running struct {
@@ -115,6 +120,7 @@ func (sb *Sandbox) begin(req Request) (_ *Running, err error) {
 		}()
 	}
 	sb.limit(&cmd, r.limits, r.disk)
+	cmd.Limits.Started, cmd.Cancel = started, req.Cancel
 	if r.lookouts, err = lookOut(sb.state.Launch.Watch, in); err != nil {
 		return nil, err
 	}

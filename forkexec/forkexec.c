@@ -7,6 +7,8 @@
 //                  |            then becomes the reaper (stub.c)
 //                  `- program . drops everything, then execve
 //
+// The launcher itself does not sleep but waits, since what the children do may block: see await.
+//
 // join, member and init are all children of the launcher (CLONE_PARENT): the first two end at once, and the launcher
 // can wait for the reaper itself.
 //
@@ -22,6 +24,7 @@
 #include <linux/keyctl.h>
 #include <linux/securebits.h>
 #include <linux/seccomp.h>
+#include <poll.h>
 #include <sched.h>
 #include <signal.h>
 #include <string.h>
@@ -32,9 +35,11 @@
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 #include "child.h"
 #include "forkexec.h"
+#include "raw.h"
 
 #define VFORK (CLONE_VM | CLONE_VFORK | SIGCHLD)
 #define LAST_SIGNAL 64
@@ -449,22 +454,68 @@ static int join(void *arg)
 	return 0;
 }
 
+#define RAW(n, a, b, c, d) sys6((n), (long)(a), (long)(b), (long)(c), (long)(d), 8, 0)
+#define TICK_US 50000 // far longer than a start takes
+
+// cancelled gives the signal by which somebody wants the exec to end.
+static int cancelled(const struct fx_exec *x)
+{
+	unsigned info[32]; // one struct signalfd_siginfo; it begins with the signal's number
+	while (x->signals >= 0 && RAW(SYS_read, x->signals, info, sizeof info, 0) == sizeof info)
+		if (info[0] == SIGTERM || info[0] == SIGINT || info[0] == SIGHUP || info[0] == SIGQUIT)
+			return (int)info[0];
+	return x->cancel ? *x->cancel : 0;
+}
+
+// await waits for the first helper, and so for all. What they do may block for long: a file system that does not answer,
+// a lease on the program. That counts as the program's time, and ends with it, or by a signal of the caller's: then what
+// blocks is killed. Where that is the program the supervisor tells of its end as of any other.
+//
+// The helpers share this thread's errno, so everything here is done without it.
+static void await(struct fx_exec *x, int helper)
+{
+	struct fx_limits *l = x->limits;
+	for (;;) {
+		struct pollfd p = {helper, POLLIN, 0};
+		struct timespec tick = {0, TICK_US * 1000};
+		if (RAW(SYS_ppoll, &p, 1, &tick, NULL) > 0 && p.revents)
+			return;
+		if (!x->cancelled && l && l->why == FX_BY_ITSELF)
+			fx_limits_overdue(l);
+		if (!x->cancelled && (!l || l->why == FX_BY_ITSELF))
+			x->cancelled = cancelled(x);
+		if (!x->cancelled && (!l || l->why == FX_BY_ITSELF))
+			continue;
+		int blocked = x->program_pidfd >= 0 ? x->program_pidfd : x->reaper_pidfd;
+		if (blocked >= 0)
+			RAW(SYS_pidfd_send_signal, blocked, SIGKILL, NULL, 0);
+	}
+}
+
 void fx_start(struct fx_exec *x)
 {
 	unsigned long before;
-	int dumpable = prctl(PR_GET_DUMPABLE, 0, 0, 0, 0);
+	int dumpable = prctl(PR_GET_DUMPABLE, 0, 0, 0, 0), helper = -1;
 	x->reaper_pidfd = x->program_pidfd = -1;
-	x->helpers[0] = x->helpers[1] = 0;
+	x->helpers[0] = x->helpers[1] = x->cancelled = 0;
 	block_signals(&before);
-	int pid = clone(join, stack(x, 0), VFORK | CLONE_FILES, x);
+	int pid = clone(join, stack(x, 0), CLONE_VM | CLONE_FILES | CLONE_PIDFD | SIGCHLD, x, &helper);
 	if (pid < 0)
 		fail(x, FX_SPAWN, 0);
+	else
+		await(x, helper);
 	x->helpers[0] = pid;
 	if (dumpable == 0)
 		prctl(PR_SET_DUMPABLE, 0, 0, 0, 0);
 	unblock_signals(&before);
 	reap(x->helpers[0]);
 	reap(x->helpers[1]);
+	if (helper >= 0)
+		close(helper);
+	if (x->cancelled || (x->limits && x->limits->why != FX_BY_ITSELF)) {
+		x->step = FX_OK; // whatever the helpers say of it
+		return;
+	}
 	if (x->reaper_pidfd < 0 || x->program_pidfd < 0) { // a child was killed with its sandbox, before it could say anything
 		errno = ESRCH;
 		fail(x, FX_SPAWN, 0);

@@ -16,6 +16,7 @@ import (
 	"os"
 	"runtime"
 	"sync"
+	"sync/atomic"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -54,7 +55,15 @@ type Command struct {
 	Filter     []unix.SockFilter
 	// Detach keeps the exec running when the calling process ends.
 	Detach bool
+	// Cancel ends a start that takes long by a signal; may be nil.
+	Cancel *Cancel
 }
+
+// Cancel ends a start that blocks: Wait then says that the signal has ended the program.
+type Cancel struct{ sig atomic.Int32 }
+
+// By says by which signal the start is to be ended.
+func (c *Cancel) By(sig unix.Signal) { c.sig.CompareAndSwap(0, int32(sig)) }
 
 // ErrNotStarted is wrapped by every error of Start that means the program never ran.
 var ErrNotStarted = errors.New("not started")
@@ -208,11 +217,15 @@ func Start(c *Command) (*Process, error) {
 	x.limits = lim.c
 	C.fx_start(x)
 	runtime.KeepAlive(c)
-	p := &Process{Name: lim.name(), status: statusR, reaper: pidfdFile(x.reaper_pidfd), program: pidfdFile(x.program_pidfd), limits: lim}
+	p := &Process{
+		Name: lim.name(), limits: lim, cancelled: unix.Signal(x.cancelled),
+		status: statusR, reaper: pidfdFile(x.reaper_pidfd), program: pidfdFile(x.program_pidfd),
+	}
 	if x.step != C.FX_OK {
 		p.abandon()
 		return nil, &NumberedError{p.Name, fmt.Errorf("%w: %w", ErrNotStarted, c.stepError(x))}
 	}
+	lim.why.Store(int64(x.limits.why)) // the start itself may have taken too long
 	C.fx_limits_started(lim.c)
 	lim.ended.Go(p.supervise)
 	return p, nil
@@ -228,7 +241,7 @@ func (c *Command) layout(m *cmem) (*C.struct_fx_exec, func()) {
 		uid_map: m.str(idMap(c.ShownUID, c.UID)), gid_map: m.str(idMap(c.ShownGID, c.GID)),
 		path: m.str(c.Path), argv: m.strs(c.Args), envp: m.strs(c.Env), dir: m.str(c.Dir),
 		umask: C.uint(c.Umask), rlimits: m.rlimits(c.Rlimits), n_rlimits: C.size_t(len(c.Rlimits)),
-		filter: m.filter(c.Filter), stacks: (*C.char)(unsafe.Pointer(stack)),
+		filter: m.filter(c.Filter), stacks: (*C.char)(unsafe.Pointer(stack)), signals: -1,
 	}
 	for i, f := range c.Stdio {
 		x.stdio[i] = C.int(f.Fd())
@@ -238,6 +251,10 @@ func (c *Command) layout(m *cmem) (*C.struct_fx_exec, func()) {
 	}
 	if c.Tty {
 		x.ctty = 1
+	}
+	if c.Cancel != nil {
+		m.pin.Pin(c.Cancel)
+		x.cancel = (*C.int32_t)(unsafe.Pointer(c.Cancel)) // the number is all that is in it
 	}
 	if c.CPUs != nil {
 		m.pin.Pin(c.CPUs)

@@ -41,7 +41,9 @@ struct fx_cgroup {
 extern int fx_first_parent; // who called this command
 
 // Why an exec was ended.
-enum fx_why { FX_BY_ITSELF, FX_WALL, FX_IDLE, FX_CPU_TIME, FX_MEMORY_USED, FX_TASKS, FX_STUCK };
+enum fx_why { FX_BY_ITSELF, FX_WALL, FX_IDLE, FX_CPU_TIME, FX_MEMORY_USED, FX_TASKS };
+
+#define FX_GRACE 250000 // microseconds that the supervisor has to end an exec and to report, before it is killed itself
 
 // What an exec may use, and what it has used. The first part is decided beforehand; 0 is no limit.
 struct fx_limits {
@@ -70,6 +72,7 @@ struct fx_limits {
 int fx_limits_look(const struct fx_limits *l);
 int fx_limits_open(struct fx_limits *l);
 void fx_limits_started(struct fx_limits *l);
+void fx_limits_overdue(struct fx_limits *l);
 int64_t fx_limits_check(struct fx_limits *l, int64_t output_us);
 int64_t fx_limits_written(struct fx_limits *l);
 void fx_limits_close(struct fx_limits *l);
@@ -115,6 +118,8 @@ struct fx_exec {
 	int stub;               // the stub's memfd
 	int waiter;             // a pidfd whose end ends the exec, or -1
 	int status;             // where the reaper writes struct fx_status
+	int signals;            // a signalfd that does not block, or -1: a signal that ends a start which takes long
+	const volatile int32_t *cancel; // the same from another thread: a signal's number, or 0. May be NULL
 	char *stacks;           // FX_STACKS bytes
 	struct fx_call *calls;  // made instead of executing the program, if there are any
 	size_t n_calls;
@@ -123,6 +128,7 @@ struct fx_exec {
 	volatile int step, err;
 	volatile size_t index;  // which mount or limit
 	volatile int reaper_pidfd, program_pidfd;
+	volatile int cancelled; // the signal that has ended the start, or 0
 	volatile int helpers[2]; // pids of the two processes that led there, to be reaped by us
 };
 

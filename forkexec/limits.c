@@ -16,7 +16,6 @@
 #define MS 1000 // a millisecond
 #define FAST 4000 // bytes a microsecond: faster than a program can touch fresh memory on one processor
 #define LOOK_AT_GROUPS (50 * MS)
-#define STUCK (5000 * MS) // the reaper has had more than enough time to end an exec
 
 static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 static int64_t most(int64_t a, int64_t b) { return a > b ? a : b; }
@@ -233,16 +232,23 @@ static int64_t deadline(struct fx_limits *l, int64_t from, int64_t length, int64
 	return from + length - now;
 }
 
+// fx_limits_overdue sets why where an exec that has not started yet has no time left.
+void fx_limits_overdue(struct fx_limits *l)
+{
+	int64_t now = fx_now_us();
+	deadline(l, l->started_us, l->wall_us, now, FX_WALL);
+	deadline(l, l->started_us, l->idle_us, now, FX_IDLE);
+	if (l->why != FX_BY_ITSELF)
+		l->ended_us = now;
+}
+
 // fx_limits_check sets why when a limit is exceeded, and says in how many microseconds it wants to be called again; 0
 // for never. output_us is when the program last wrote something. It may be called as often as one likes.
 int64_t fx_limits_check(struct fx_limits *l, int64_t output_us)
 {
 	int64_t now = fx_now_us(), next = INT64_MAX;
-	if (l->ended_us) { // we have tried to end it
-		if (now - l->ended_us >= STUCK)
-			l->why = FX_STUCK;
-		return most(1, l->ended_us + STUCK - now);
-	}
+	if (l->ended_us) // the supervisor has been told
+		return now - l->ended_us < FX_GRACE ? l->ended_us + FX_GRACE - now : FX_GRACE;
 	next = least(next, deadline(l, l->started_us, l->wall_us, now, FX_WALL));
 	next = least(next, deadline(l, most(l->started_us, output_us), l->idle_us, now, FX_IDLE));
 	if (l->cpu_us || l->pids || l->memory) {

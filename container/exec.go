@@ -150,7 +150,7 @@ func (r *Running) launch(req Request, cmd *forkexec.Command) error {
 		said := sb.explain(err, req)
 		return cmp.Or(r.notStarted(err, said), said)
 	}
-	r.Name = r.process.Name
+	r.Name, r.terminal = r.process.Name, r.process.Terminal
 	streams.flow(&r.pumps)
 	if sb.state.Relay != nil && !sb.store.relayAlive(sb.state.ID) {
 		r.warnings = append(r.warnings, "the sandbox's relay has ended: no forwarded port and no host can be reached")
@@ -220,11 +220,17 @@ func joined(s *specs.Spec) int {
 	return all
 }
 
-// execMounts are what each exec mounts for itself: a /proc of its own PID namespace, with its masks, and the view's
-// mounts that live for one exec.
+// execMounts are what each exec mounts for itself: a /proc of its own PID namespace, with its masks, its terminals, and the
+// view's mounts that live for one exec. Terminals that execs shared would let one read what is typed at another's.
 func execMounts(plan *spec.Plan) []forkexec.Mount {
 	const safe = unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC
-	list := []forkexec.Mount{{Source: "proc", Target: "/proc", Type: "proc", Flags: safe}}
+	list := []forkexec.Mount{
+		{Source: "proc", Target: "/proc", Type: "proc", Flags: safe},
+		{
+			Source: "devpts", Target: "/dev/pts", Type: "devpts", Flags: unix.MS_NOSUID | unix.MS_NOEXEC,
+			Data: strings.Join(spec.TerminalOptions(), ","),
+		},
+	}
 	for _, p := range plan.Exec.Readonly {
 		list = append(list,
 			forkexec.Mount{Source: p, Target: p, Flags: unix.MS_BIND},
@@ -300,6 +306,8 @@ func (sb *Sandbox) explain(err error, req Request) error {
 	case step.Step == forkexec.StepUserns && errors.Is(step.Err, unix.EAGAIN) && sb.state.Launch.Limits.Pids > 0:
 		return fail(CodeLimitReached, "end other programs in the sandbox: sandboxrun ps "+sb.state.ID,
 			"start program in sandbox %q: its limit of processes is reached: %w", sb.state.ID, step.Err)
+	case step.Step == forkexec.StepTerminal:
+		return fail("no_terminal", "", "open a terminal in sandbox %q: %w", sb.state.ID, step.Err)
 	case step.Step == forkexec.StepDir:
 		return fail(CodeCwd, "it must be a directory that the policy shows", "working directory %s: %w", step.Detail, step.Err)
 	}

@@ -227,7 +227,7 @@ static int program(void *arg)
 		TRY(FX_IDS, 0, drop_saved_ids());
 	TRY(FX_SESSION, 0, setsid());
 	TRY(FX_STDIO, 0, set_stdio(x->stdio));
-	if (x->ctty)
+	if (x->tty)
 		TRY(FX_TTY, 0, ioctl(0, TIOCSCTTY, 0));
 	TRY(FX_RLIMIT, x->n_rlimits, syscall(SYS_prlimit64, 0, RLIMIT_NOFILE, &caller_nofile, NULL));
 	for (size_t i = 0; i < x->n_rlimits; i++)
@@ -394,6 +394,25 @@ static int open_proc(struct fx_limits *l)
 	return l->proc;
 }
 
+// open_terminal makes the program's terminal in the devpts that has just been mounted. The file table is the launcher's
+// too. No path is used for the inner end, and the program's user owns it.
+static int open_terminal(struct fx_exec *x)
+{
+	int unlock = 0;
+	struct winsize size = {.ws_row = x->rows, .ws_col = x->cols};
+	x->master = open("/dev/pts/ptmx", O_RDWR | O_NOCTTY | O_NONBLOCK | O_CLOEXEC);
+	if (x->master < 0 || ioctl(x->master, TIOCSPTLCK, &unlock) < 0)
+		return -1;
+	x->slave = ioctl(x->master, TIOCGPTPEER, O_RDWR | O_NOCTTY | O_CLOEXEC);
+	if (x->slave < 0)
+		return -1;
+	int ok = ioctl(x->slave, TIOCSWINSZ, &size) == 0 && (!x->termios || ioctl(x->slave, TCSETS, x->termios) == 0) &&
+		 (!has_other_ids(x) || fchown(x->slave, (uid_t)x->uid, (gid_t)x->gid) == 0);
+	for (int i = 0; i < 3; i++)
+		x->stdio[i] = x->slave;
+	return ok ? 0 : -1;
+}
+
 static int init(void *arg)
 {
 	struct fx_exec *x = arg;
@@ -406,6 +425,8 @@ static int init(void *arg)
 		const struct fx_mount *m = &x->mounts[i];
 		TRY(FX_MOUNT, i, mount(m->source, m->target, m->fstype, m->flags, m->data));
 	}
+	if (x->tty)
+		TRY(FX_TERMINAL, 0, open_terminal(x));
 	const struct fx_limits *l = x->limits;
 	if (l && fx_limits_look(l)) // opened here, it is the launcher's too
 		TRY(FX_MOUNT, 0, open_proc(x->limits));
@@ -496,7 +517,7 @@ void fx_start(struct fx_exec *x)
 {
 	unsigned long before;
 	int dumpable = prctl(PR_GET_DUMPABLE, 0, 0, 0, 0), helper = -1;
-	x->reaper_pidfd = x->program_pidfd = -1;
+	x->reaper_pidfd = x->program_pidfd = x->master = x->slave = -1;
 	x->helpers[0] = x->helpers[1] = x->cancelled = 0;
 	block_signals(&before);
 	int pid = clone(join, stack(x, 0), CLONE_VM | CLONE_FILES | CLONE_PIDFD | SIGCHLD, x, &helper);
@@ -512,6 +533,8 @@ void fx_start(struct fx_exec *x)
 	reap(x->helpers[1]);
 	if (helper >= 0)
 		close(helper);
+	if (x->slave >= 0)
+		close(x->slave);
 	if (x->cancelled || (x->limits && x->limits->why != FX_BY_ITSELF)) {
 		x->step = FX_OK; // whatever the helpers say of it
 		return;

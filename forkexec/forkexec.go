@@ -47,7 +47,7 @@ type Command struct {
 	Args, Env  []string
 	Dir        string
 	Stdio      [3]*os.File
-	Tty        bool // Stdio[0] becomes the controlling terminal
+	Terminal   *Terminal // the program gets a new one instead of Stdio
 	Umask      int
 	Rlimits    []Rlimit
 	CPUs       *unix.CPUSet // the only processors that it may use; nil: the caller's
@@ -57,6 +57,12 @@ type Command struct {
 	Detach bool
 	// Cancel ends a start that takes long by a signal; may be nil.
 	Cancel *Cancel
+}
+
+// Terminal is a pseudo-terminal that is made for the program in the exec's own devpts, which Mounts must bring.
+type Terminal struct {
+	Rows, Cols uint16
+	Settings   *unix.Termios // nil: the kernel's own
 }
 
 // Cancel ends a start that blocks: Wait then says that the signal has ended the program.
@@ -100,6 +106,8 @@ const (
 	StepExecve = "execute the program"
 	StepDir    = "change to the working directory"
 	StepUserns = "make the program's user namespace"
+
+	StepTerminal = "open a terminal"
 )
 
 func stepName(step C.int) string {
@@ -108,7 +116,7 @@ func stepName(step C.int) string {
 		C.FX_JOIN: "join the sandbox's namespaces", C.FX_BECOME: "become root in the sandbox's user namespace",
 		C.FX_NAMESPACES: "make the exec's own namespaces", C.FX_MOUNT: "mount", C.FX_IDS: "change to the program's user",
 		C.FX_USERNS: StepUserns, C.FX_MAP: "map the program's user",
-		C.FX_SESSION: "start a session", C.FX_TTY: "take the terminal", C.FX_STDIO: "set up the standard streams",
+		C.FX_SESSION: "start a session", C.FX_TTY: "take the terminal", C.FX_TERMINAL: StepTerminal, C.FX_STDIO: "set up the standard streams",
 		C.FX_RLIMIT: "set resource limit", C.FX_PRIVILEGE: "drop all privileges",
 		C.FX_DIR: StepDir, C.FX_SECCOMP: "load the seccomp filter",
 		C.FX_EXECVE: StepExecve, C.FX_REAPER: "start the reaper",
@@ -219,10 +227,13 @@ func Start(c *Command) (*Process, error) {
 	runtime.KeepAlive(c)
 	p := &Process{
 		Name: lim.name(), limits: lim, cancelled: unix.Signal(x.cancelled),
-		status: statusR, reaper: pidfdFile(x.reaper_pidfd), program: pidfdFile(x.program_pidfd),
+		Terminal: file(x.master, "terminal"), status: statusR, reaper: file(x.reaper_pidfd, "pidfd"), program: file(x.program_pidfd, "pidfd"),
 	}
 	if x.step != C.FX_OK {
 		p.abandon()
+		if p.Terminal != nil {
+			p.Terminal.Close()
+		}
 		return nil, &NumberedError{p.Name, fmt.Errorf("%w: %w", ErrNotStarted, c.stepError(x))}
 	}
 	lim.why.Store(int64(x.limits.why)) // the start itself may have taken too long
@@ -244,13 +255,19 @@ func (c *Command) layout(m *cmem) (*C.struct_fx_exec, func()) {
 		filter: m.filter(c.Filter), stacks: (*C.char)(unsafe.Pointer(stack)), signals: -1,
 	}
 	for i, f := range c.Stdio {
-		x.stdio[i] = C.int(f.Fd())
+		if f != nil {
+			x.stdio[i] = C.int(f.Fd())
+		}
 	}
 	if c.DropGroups {
 		x.drop_groups = 1
 	}
-	if c.Tty {
-		x.ctty = 1
+	if t := c.Terminal; t != nil {
+		x.tty, x.rows, x.cols = 1, C.ushort(t.Rows), C.ushort(t.Cols)
+		if t.Settings != nil {
+			m.pin.Pin(t.Settings)
+			x.termios = unsafe.Pointer(t.Settings)
+		}
 	}
 	if c.Cancel != nil {
 		m.pin.Pin(c.Cancel)
@@ -289,9 +306,10 @@ func RlimitName(resource int) string {
 	return cmp.Or(names[resource], fmt.Sprint(resource))
 }
 
-func pidfdFile(fd C.int) *os.File {
+// file is a descriptor that a start has made; nil if it has not.
+func file(fd C.int, name string) *os.File {
 	if fd < 0 {
 		return nil
 	}
-	return os.NewFile(uintptr(fd), "pidfd")
+	return os.NewFile(uintptr(fd), name)
 }

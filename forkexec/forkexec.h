@@ -19,7 +19,7 @@ struct fx_rlimit {
 // Which step failed, for the error message. forkexec.go has the names.
 enum fx_step {
 	FX_OK, FX_SPAWN, FX_GROUPS, FX_JOIN, FX_BECOME, FX_NAMESPACES, FX_MOUNT, FX_IDS, FX_USERNS, FX_MAP, FX_SESSION,
-	FX_TTY, FX_STDIO, FX_RLIMIT, FX_PRIVILEGE, FX_DIR, FX_SECCOMP, FX_EXECVE, FX_REAPER, FX_CGROUP, FX_AFFINITY,
+	FX_TTY, FX_STDIO, FX_RLIMIT, FX_PRIVILEGE, FX_DIR, FX_SECCOMP, FX_EXECVE, FX_REAPER, FX_CGROUP, FX_AFFINITY, FX_TERMINAL,
 };
 
 #define FX_CPUS 1024 // as many as a cpu_set_t has
@@ -108,7 +108,9 @@ struct fx_exec {
 	char *const *envp;
 	const char *dir;
 	int stdio[3];
-	int ctty;               // stdio[0] becomes the controlling terminal
+	int tty;                // the program gets a new terminal of the exec's own devpts instead of stdio
+	unsigned short rows, cols;
+	const void *termios;    // its settings, as the kernel takes them; NULL: the kernel's own
 	unsigned umask;
 	const struct fx_rlimit *rlimits;
 	size_t n_rlimits;
@@ -129,6 +131,7 @@ struct fx_exec {
 	volatile size_t index;  // which mount or limit
 	volatile int reaper_pidfd, program_pidfd;
 	volatile int cancelled; // the signal that has ended the start, or 0
+	volatile int master, slave; // the terminal's ends; the outer one is the launcher's
 	volatile int helpers[2]; // pids of the two processes that led there, to be reaped by us
 };
 

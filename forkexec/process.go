@@ -16,6 +16,8 @@ import (
 // Process is a running exec.
 type Process struct {
 	Name string // of the exec, "e000001"
+	// Terminal is the outer end of the program's terminal, if it was to have one. The caller closes it.
+	Terminal *os.File
 
 	limits    *limits
 	cancelled unix.Signal // by which the start was ended

@@ -416,9 +416,6 @@ static int open_terminal(struct fx_exec *x)
 static int init(void *arg)
 {
 	struct fx_exec *x = arg;
-	// A session is an autogroup, whose priority those who may write /proc/PID/autogroup set for all of it: the caller's
-	// session must not be among what a program's neighbour in a session can be reached by.
-	TRY(FX_SESSION, 0, setsid());
 	TRY(FX_CGROUP, 0, enter_groups(x->limits));
 	leave_keyring();
 	for (size_t i = 0; i < x->n_mounts; i++) {

@@ -142,8 +142,12 @@ INLINE int stub_main(long *sp)
 			return 1;
 		SYS(SYS_close, 5, 0, 0, 0);
 		SYS(SYS_close_range, 7, ~0u, 0, 0);
-	} else
+	} else {
 		SYS(SYS_close_range, 2, ~0u, 0, 0);
+		// Neither the caller's session, whose processor time (autogroup) and signals it would share, nor the program's.
+		// Only here, where the program runs already: a new session waits its turn on a busy machine.
+		SYS(SYS_setsid, 0, 0, 0, 0);
+	}
 	unsigned long heard = 1ul << (SIGCHLD - 1);
 	if (!pause)
 		heard |= 1ul << (SIGTERM - 1);

@@ -212,3 +212,54 @@ except OSError: print(n <= 64)`).exits(0).prints("True\n")
 		b.run("exec", "--tty", "box", "--", "sh", "-c", "tty; stty size; echo >/dev/tty").exits(0).prints("/dev/pts/0", "24 80")
 	})
 }
+
+// TestSwappedForATerminal: a program swaps another for a terminal of its own while that is started, and types ^C into it. A
+// launcher without a terminal, as under cron, must not take it as its own.
+func TestSwappedForATerminal(t *testing.T) {
+	const program = `
+import ctypes, os, pty, threading, time
+master, slave = pty.openpty()
+os.set_blocking(master, False)
+os.symlink(os.ttyname(slave), "link")
+libc = ctypes.CDLL(None)
+end = time.time() + 20
+def type_():
+    while time.time() < end:
+        try:
+            os.write(master, b"\3"); os.read(master, 4096)
+        except OSError: pass
+        time.sleep(0.0001)
+threading.Thread(target=type_, daemon=True).start()
+print("READY", flush=True)
+while time.time() < end and not os.path.exists("stop"): libc.renameat2(-100, b"link", -100, b"tool", 2)`
+	flavours(t, func(b *box) {
+		t := b.t
+		needProgram(t, "python3")
+		needProgram(t, "setsid")
+		ws := b.mkdir("ws")
+		content, err := os.ReadFile("/bin/true")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Chmod(b.file("ws/tool", string(content)), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		b.create("box", b.files(ws, object{"write": []string{ws}}))
+		out := &lockedBuffer{}
+		cmd := b.command(call{}, "exec", "box", "--", "python3", "-c", program)
+		cmd.Stdout, cmd.Stderr = out, out
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, "the program swaps", func() bool { return strings.Contains(out.String(), "READY") })
+		for _, env := range bothWays() {
+			for range 30 {
+				if a := b.call(call{env: env, wrap: []string{"setsid", "-w"}}, "exec", "box", filepath.Join(ws, "tool")); a.status == 128+2 {
+					t.Fatalf("the terminal became the launcher's: %v", a)
+				}
+			}
+		}
+		b.file("ws/stop", "")
+		same(t, "status", 0, statusOf(t, cmd, cmd.Wait()))
+	})
+}

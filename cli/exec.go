@@ -131,7 +131,10 @@ func (p *program) execute(sb *container.Sandbox, req container.Request, signals 
 		return err
 	}
 	defer restore()
+	req.Cancel = &container.Cancel{}
+	started := signals.cancel(req.Cancel)
 	running, err := sb.Start(req)
+	started()
 	if err != nil {
 		return err
 	}

@@ -42,6 +42,32 @@ func (s *signals) stop() {
 	})
 }
 
+// cancel ends a start that blocks by the first signal that would end the command, until the returned function is called.
+// The signals stay to be forwarded: a start that does not block is not ended.
+func (s *signals) cancel(c *container.Cancel) (started func()) {
+	quit, gone := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(gone)
+		var held []os.Signal
+		for {
+			select {
+			case sig := <-s.ch:
+				held = append(held, sig)
+				switch sig {
+				case unix.SIGTERM, unix.SIGINT, unix.SIGHUP, unix.SIGQUIT:
+					c.By(sig.(unix.Signal))
+				}
+			case <-quit:
+				for _, sig := range held[:min(len(held), cap(s.ch)/2)] {
+					s.ch <- sig
+				}
+				return
+			}
+		}
+	}()
+	return func() { close(quit); <-gone }
+}
+
 // forward passes signals to the program until stop.
 func (s *signals) forward(r *container.Running, terminal *os.File) {
 	go func() {

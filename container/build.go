@@ -330,6 +330,9 @@ func isDir(m specs.Mount, plan *spec.Plan) bool {
 }
 
 func (s *steps) filesystem(m specs.Mount) {
+	if m.Type == "devpts" { // each exec has its own
+		return
+	}
 	flags, data := mountOptions(m.Options)
 	s.mount(forkexec.Op{
 		Source: m.Source, Target: newRoot + m.Destination, Type: m.Type, Data: data, Flags: flags &^ unix.MS_RDONLY,

@@ -34,12 +34,17 @@ type Request struct {
 	Tty     *Size             `json:"-"` // not nil: the program gets a terminal of its own, of that size, and Stderr stays empty
 	// OutputDir is a directory of the host where the whole streams are kept too, up to OutputDirMax each; absolute.
 	OutputDir string `json:"-"`
+	// Cancel ends a start that blocks; may be nil.
+	Cancel *Cancel `json:"-"`
 
 	files    []filePair // that the streams are written to besides
 	detached bool       // a monitor looks after it
 	env      []string   // what the program has
 	redactor *record.Redactor
 }
+
+// Cancel ends a start that blocks, by a signal: then the Result says that this has ended the program.
+type Cancel = forkexec.Cancel
 
 // Running is an exec that has been started.
 type Running struct {
@@ -133,6 +138,7 @@ func (sb *Sandbox) begin(req Request) (_ *Running, err error) {
 		}()
 	}
 	sb.limit(&cmd, r.limits, r.disk)
+	cmd.Limits.Started, cmd.Cancel = started, req.Cancel
 	if r.reported, err = sb.reported(&cmd, r.limits); err != nil {
 		return nil, err
 	}
@@ -171,7 +177,7 @@ func (r *Running) launch(req Request, cmd *forkexec.Command) error {
 		said := sb.explain(err, req)
 		return cmp.Or(r.notStarted(err, said), said)
 	}
-	r.Name = r.process.Name
+	r.Name, r.terminal = r.process.Name, r.process.Terminal
 	streams.flow(&r.pumps)
 	if sb.state.Relay != nil && !sb.store.relayAlive(sb.state.ID) {
 		r.warnings = append(r.warnings, "the sandbox's relay has ended: no forwarded port and no host can be reached")
@@ -271,11 +277,17 @@ func joined(s *specs.Spec) int {
 	return all
 }
 
-// execMounts are what each exec mounts for itself: a /proc of its own PID namespace, with its masks, and the view's
-// mounts that live for one exec.
+// execMounts are what each exec mounts for itself: a /proc of its own PID namespace, with its masks, its terminals, and the
+// view's mounts that live for one exec. Terminals that execs shared would let one read what is typed at another's.
 func execMounts(plan *spec.Plan) []forkexec.Mount {
 	const safe = unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC
-	list := []forkexec.Mount{{Source: "proc", Target: "/proc", Type: "proc", Flags: safe}}
+	list := []forkexec.Mount{
+		{Source: "proc", Target: "/proc", Type: "proc", Flags: safe},
+		{
+			Source: "devpts", Target: "/dev/pts", Type: "devpts", Flags: unix.MS_NOSUID | unix.MS_NOEXEC,
+			Data: strings.Join(spec.TerminalOptions(), ","),
+		},
+	}
 	for _, p := range plan.Exec.Readonly {
 		list = append(list,
 			forkexec.Mount{Source: p, Target: p, Flags: unix.MS_BIND},
@@ -287,6 +299,7 @@ func execMounts(plan *spec.Plan) []forkexec.Mount {
 	if hidesHierarchies(plan) {
 		list = append(list, forkexec.Mount{Source: hierarchies, Target: "/proc/cgroups", Flags: unix.MS_BIND})
 	}
+	list = append(list, hideProc(supervisorProc))
 	for i, m := range plan.View.Mounts {
 		if m.PerExec {
 			list = append(list, freshTmpfs(plan, i))
@@ -295,9 +308,14 @@ func execMounts(plan *spec.Plan) []forkexec.Mount {
 	return list
 }
 
+// supervisorProc is the supervisor's directory in the program's /proc. Where both are the same user the program could
+// write the files in it that have no check besides their mode: autogroup, oom_score_adj, coredump_filter. The mount option
+// hidepid would hide those processes of the program's own, too, that are not dumpable.
+const supervisorProc = "/proc/1"
+
 // hideProc covers a file or directory of /proc. Those that are directories are few and well known.
 func hideProc(p string) forkexec.Mount {
-	if spec.HiddenProcDir(p) {
+	if p == supervisorProc || spec.HiddenProcDir(p) {
 		return forkexec.Mount{
 			Source: "tmpfs", Target: p, Type: "tmpfs", Data: "mode=0555,nr_inodes=2,size=4k",
 			Flags: unix.MS_RDONLY | unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC,
@@ -349,6 +367,8 @@ func (sb *Sandbox) explain(err error, req Request) error {
 	case step.Step == forkexec.StepRlimit && step.Detail == forkexec.CoreLimit:
 		return fail("limit_unenforceable", spec.CoreHint, "start program in sandbox %q: if it crashed, the host's core handler would run: %w",
 			sb.state.ID, err)
+	case step.Step == forkexec.StepTerminal:
+		return fail("no_terminal", "", "open a terminal in sandbox %q: %w", sb.state.ID, step.Err)
 	case step.Step == forkexec.StepDir:
 		return fail(CodeCwd, "it must be a directory that the policy shows", "working directory %s: %w", step.Detail, step.Err)
 	}

@@ -22,6 +22,9 @@ const (
 	CodeCwd            = "cwd_missing"
 )
 
+// maxRaces is how often a path is looked up again because of a rename.
+const maxRaces = 100
+
 // maxInterpreters is how many scripts the kernel follows one from another.
 const maxInterpreters = 5
 
@@ -29,17 +32,19 @@ const maxInterpreters = 5
 // sandbox's root, and magic links are not followed, so nothing that a program has made can lead outside.
 type inside struct{ root int }
 
+// open never blocks, and never gives the launcher a controlling terminal, whatever a program has put at a name.
 func (in inside) open(name string, flags uint64) (*os.File, error) {
 	if flags&unix.O_PATH == 0 {
-		flags |= unix.O_NOCTTY
+		flags |= unix.O_NOCTTY | unix.O_NONBLOCK
 	}
 	how := unix.OpenHow{
 		Flags:   flags | unix.O_CLOEXEC,
 		Resolve: unix.RESOLVE_IN_ROOT | unix.RESOLVE_NO_MAGICLINKS,
 	}
-	for {
+	for try := 0; ; try++ {
 		fd, err := unix.Openat2(in.root, name, &how)
-		if errors.Is(err, unix.EINTR) || errors.Is(err, unix.EAGAIN) { // EAGAIN: a rename raced with "..", see openat2(2)
+		// EAGAIN: a rename raced with "..", see openat2(2). Or somebody has a lease on the file, and may keep it for long.
+		if errors.Is(err, unix.EINTR) || errors.Is(err, unix.EAGAIN) && try < maxRaces {
 			continue
 		}
 		if err != nil {

@@ -76,13 +76,9 @@ func (s *streams) pipe(innerReads bool, uid, gid int) (inner, outer *os.File, er
 // connect makes the streams of an exec.
 func (r *Running) connect(req Request, cmd *forkexec.Command) (*streams, error) {
 	s := &streams{}
-	var err error
 	if req.Tty != nil {
-		err = r.connectTerminal(s, req, cmd)
-	} else {
-		err = r.connectPipes(s, req, cmd)
-	}
-	if err != nil {
+		r.connectTerminal(s, req, cmd)
+	} else if err := r.connectPipes(s, req, cmd); err != nil {
 		s.closeTheirs()
 		s.closeOurs()
 		return nil, err

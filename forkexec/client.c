@@ -31,7 +31,7 @@ static int loads_plainly(int root, const char *name)
 {
 	static char head[4096];
 	char interp[256];
-	int fd = fx_open_inside(root, name, O_RDONLY | O_NONBLOCK);
+	int fd = fx_open_inside(root, name, O_RDONLY);
 	ssize_t n = fd < 0 ? -1 : pread(fd, head, sizeof head, 0);
 	Elf64_Ehdr *e = (Elf64_Ehdr *)head;
 	int ok = n >= (ssize_t)sizeof *e && memcmp(head, ELFMAG "\2\1", 6) == 0 && e->e_phentsize == sizeof(Elf64_Phdr) &&
@@ -115,8 +115,11 @@ static int64_t look_after(struct fx_exec *x, int64_t output_us)
 {
 	struct fx_limits *l = x->limits;
 	int64_t again = fx_limits_check(l, output_us);
-	if (l->why != FX_BY_ITSELF) // the reaper ends all of them and still reports
-		syscall(SYS_pidfd_send_signal, x->reaper_pidfd, l->why == FX_STUCK ? SIGKILL : SIGTERM, NULL, 0);
+	if (l->why == FX_BY_ITSELF)
+		return again;
+	// The supervisor ends all of them and still reports. Where it does not come to it, the kernel does, by its end.
+	int late = fx_now_us() - l->ended_us >= FX_GRACE;
+	syscall(SYS_pidfd_send_signal, x->reaper_pidfd, late ? SIGKILL : SIGTERM, NULL, 0);
 	return again;
 }
 
@@ -149,6 +152,10 @@ static int follow(struct fx_exec *x, struct relay *streams, int status, int sigf
 	while (waitid(P_PIDFD, (id_t)x->reaper_pidfd, NULL, WEXITED | __WALL) < 0 && errno == EINTR)
 		;
 	double seconds = (double)(fx_now_us() - l->started_us) / 1e6;
+	if (x->cancelled) { // it had not been executed yet
+		got = sizeof st;
+		st = (struct fx_status){.wait_status = x->cancelled};
+	}
 	fx_limits_close(l);
 	struct fx_verdict v;
 	fx_judge(x, got == sizeof st ? &st : NULL, seconds, &v);
@@ -182,7 +189,7 @@ static int catch_signals(struct signal_state *was)
 	sigaction(SIGPIPE, &ignore, &was->pipe);
 	sigaction(SIGCHLD, &dfl, &was->child);
 	sigprocmask(SIG_SETMASK, &set, &was->mask);
-	return signalfd(-1, &set, SFD_CLOEXEC);
+	return signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
 }
 
 static int stream(struct fx_exec *x, struct relay *s, int to)
@@ -204,6 +211,7 @@ static void plain_exec(char **argv, char **env)
 	memset(&x, 0, sizeof x);
 	x.limits = &limits;
 	x.listener = -1;
+	limits.started_us = fx_now_us();
 	if (fx_read_launch(&x, argv[0], env, &root) < 0)
 		return;
 	argv += argv[1] && strcmp(argv[1], "--") == 0 ? 2 : 1;
@@ -222,7 +230,7 @@ static void plain_exec(char **argv, char **env)
 	struct signal_state was;
 	if (fx_limits_open(&limits) < 0)
 		return;
-	int sigfd = catch_signals(&was);
+	int sigfd = x.signals = catch_signals(&was);
 	fx_start(&x);
 	if (x.step != FX_OK) {
 		restore_signals(&was);

@@ -19,7 +19,7 @@ struct fx_rlimit {
 // Which step failed, for the error message. forkexec.go has the names.
 enum fx_step {
 	FX_OK, FX_SPAWN, FX_GROUPS, FX_JOIN, FX_BECOME, FX_NAMESPACES, FX_MOUNT, FX_IDS, FX_USERNS, FX_MAP, FX_SESSION,
-	FX_TTY, FX_STDIO, FX_RLIMIT, FX_PRIVILEGE, FX_DIR, FX_SECCOMP, FX_EXECVE, FX_REAPER, FX_CGROUP, FX_AFFINITY,
+	FX_TTY, FX_STDIO, FX_RLIMIT, FX_PRIVILEGE, FX_DIR, FX_SECCOMP, FX_EXECVE, FX_REAPER, FX_CGROUP, FX_AFFINITY, FX_TERMINAL,
 };
 
 #define FX_CPUS 1024 // as many as a cpu_set_t has
@@ -48,7 +48,10 @@ int fx_restore_limits(void);
 void fx_need_addresses(void);
 
 // Why an exec was ended.
-enum fx_why { FX_BY_ITSELF, FX_WALL, FX_IDLE, FX_CPU_TIME, FX_MEMORY_USED, FX_TASKS, FX_STUCK };
+// FX_UNHELD: the limits could not be looked after.
+enum fx_why { FX_BY_ITSELF, FX_WALL, FX_IDLE, FX_CPU_TIME, FX_MEMORY_USED, FX_TASKS, FX_UNHELD };
+
+#define FX_GRACE 250000 // microseconds that the supervisor has to end an exec and to report, before it is killed itself
 
 // What an exec may use, and what it has used. The first part is decided beforehand; 0 is no limit.
 struct fx_limits {
@@ -90,6 +93,7 @@ struct fx_limits {
 int fx_limits_look(const struct fx_limits *l);
 int fx_limits_open(struct fx_limits *l);
 void fx_limits_started(struct fx_limits *l);
+void fx_limits_overdue(struct fx_limits *l);
 int64_t fx_limits_check(struct fx_limits *l, int64_t output_us);
 int64_t fx_limits_sample(struct fx_limits *l);
 void fx_limits_stop(struct fx_limits *l);
@@ -127,7 +131,9 @@ struct fx_exec {
 	char *const *envp;
 	const char *dir;
 	int stdio[3];
-	int ctty;               // stdio[0] becomes the controlling terminal
+	int tty;                // the program gets a new terminal of the exec's own devpts instead of stdio
+	unsigned short rows, cols;
+	const void *termios;    // its settings, as the kernel takes them; NULL: the kernel's own
 	unsigned umask;
 	const struct fx_rlimit *rlimits;
 	size_t n_rlimits;
@@ -138,6 +144,8 @@ struct fx_exec {
 	int stub;               // the stub's memfd
 	int waiter;             // a pidfd whose end ends the exec, or -1
 	int status;             // where the reaper writes struct fx_status
+	int signals;            // a signalfd that does not block, or -1: a signal that ends a start which takes long
+	const volatile int32_t *cancel; // the same from another thread: a signal's number, or 0. May be NULL
 	char *stacks;           // FX_STACKS bytes
 	struct fx_call *calls;  // made instead of executing the program, if there are any
 	size_t n_calls;
@@ -146,6 +154,8 @@ struct fx_exec {
 	volatile int step, err;
 	volatile size_t index;  // which mount or limit
 	volatile int reaper_pidfd, program_pidfd;
+	volatile int cancelled; // the signal that has ended the start, or 0
+	volatile int master, slave; // the terminal's ends; the outer one is the launcher's
 	volatile int helpers[2]; // pids of the two processes that led there, to be reaped by us
 };
 
@@ -201,6 +211,7 @@ void fx_build(struct fx_build *b);
 // The kernel's, which older libc headers lack.
 struct fx_mount_attr { uint64_t attr_set, attr_clr, propagation, userns_fd; };
 #define FX_MOVE_MOUNT_F_EMPTY_PATH 4
+#define FX_OPEN_TREE_CLONE 1
 
 // A socket that listens in a sandbox's network namespace.
 struct fx_addr {

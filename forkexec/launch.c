@@ -265,6 +265,8 @@ static int make_stub(const char *elf, size_t n)
 
 int fx_open_inside(int root, const char *name, uint64_t flags)
 {
+	if (!(flags & O_PATH)) // whatever a program has put there, it neither blocks nor becomes our controlling terminal
+		flags |= O_NOCTTY | O_NONBLOCK;
 	struct { uint64_t flags, mode, resolve; } how = {flags | O_CLOEXEC, 0, 0x10 | 0x02}; // IN_ROOT, NO_MAGICLINKS
 	return (int)syscall(SYS_openat2, root, name, &how, sizeof how);
 }

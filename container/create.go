@@ -74,6 +74,10 @@ func (s *Store) CreateWith(id string, plan *spec.Plan, o Options) (_ *Sandbox, e
 		}
 		sb.asking = forkexec.EncodeFilter(asking)
 	}
+	if sb.sealed, err = forkexec.NewSealed(); err != nil {
+		return nil, fail("sandbox_unavailable", "", "create sandbox: %w", err)
+	}
+	defer sb.sealed.Close()
 	if err := sb.start(plan, o, filter, dir, lock); err != nil {
 		return nil, err
 	}
@@ -94,10 +98,6 @@ func (sb *Sandbox) start(plan *spec.Plan, o Options, filter []unix.SockFilter, d
 	}
 	defer trees.close()
 	around := lookAround(plan)
-	if sb.sealed, err = forkexec.NewSealed(); err != nil {
-		return fail("sandbox_unavailable", "", "create sandbox: %w", err)
-	}
-	defer sb.sealed.Close()
 	ready, release, err := os.Pipe()
 	if err != nil {
 		return fmt.Errorf("create sandbox: %w", err)

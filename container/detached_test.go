@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"github.com/sandboxrun/sandboxrun/spec"
 	"io"
 	"math/rand/v2"
 	"os"
@@ -16,6 +15,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/sandboxrun/sandboxrun/spec"
 )
 
 func newStreamFile(t *testing.T, most int64) (*streamFile, string) {

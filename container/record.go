@@ -258,8 +258,8 @@ func (s *Store) endRecord(id string, st *State, why string, key ed25519.PrivateK
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil // it was never complete
 	}
-	if err != nil {
-		return err
+	if err != nil { // of another version, or changed: that keeps nobody from removing it
+		return fail(CodeRecord, "", "end the record of sandbox %q, if it had one: %w", id, err)
 	}
 	if st.Record == nil {
 		if key != nil {

@@ -102,6 +102,7 @@ func (sb *Sandbox) believe(copied []byte) error {
 	case err == nil && sealed.ID != id:
 		err = forkexec.ErrNotSealed
 	case err != nil && (pidfdWait(sb.init, 0) || exiting(sb.state.PID)):
+		pidfdWait(sb.init, 2000) // until the lock is free too, which sweep looks at
 		return errEnded
 	case err == nil && !bytes.Equal(sealed.State, copied):
 		return s.changed(id, "state.json is not what create has written")

@@ -16,6 +16,16 @@ func (c *compiler) addGuards() error {
 		}
 	}
 	c.eachHardLink(linked, func(host, from string) { note(guards, host, from) })
+	d := &denier{compiler: c}
+	for target, m := range c.guardMounts(guards) {
+		c.scene.mount(&m)
+		c.classes[target] = classDeny
+		d.pin(&m)
+	}
+	return nil
+}
+
+func (c *compiler) guardMounts(guards map[string]string) map[string]Mount {
 	names := c.scene.hostNames()
 	mounts := map[string]Mount{}
 	for host, from := range guards {
@@ -29,11 +39,5 @@ func (c *compiler) addGuards() error {
 			}
 		}
 	}
-	d := &denier{compiler: c}
-	for target, m := range mounts {
-		c.scene.mount(&m)
-		c.classes[target] = classDeny
-		d.pin(&m)
-	}
-	return nil
+	return mounts
 }

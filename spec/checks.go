@@ -44,6 +44,9 @@ func checks(p *Policy, h *Host, id identity, plan *Plan) hooks.Subject {
 func addGrants(s *hooks.Subject, v *rootfs.View) {
 	grants := 0
 	for _, m := range v.Mounts {
+		if pin(v, m) {
+			continue // there is nothing to prove of it, and a program may have shut the directory above
+		}
 		p := hooks.Path{Inside: m.Target, Host: m.Source, Dir: m.Dir, Idmapped: m.Idmapped}
 		switch {
 		case m.Kind == rootfs.MountMask:
@@ -63,6 +66,15 @@ func addGrants(s *hooks.Subject, v *rootfs.View) {
 		}
 		s.Paths = append(s.Paths, p)
 	}
+}
+
+// pin says whether a mount only shows, writable, what the mount above it shows in the same place.
+func pin(v *rootfs.View, m rootfs.Mount) bool {
+	return m.Kind == rootfs.MountBind && m.Writable && slices.ContainsFunc(v.Mounts, func(o rootfs.Mount) bool {
+		rel, err := filepath.Rel(o.Target, m.Target)
+		return o.Kind == rootfs.MountBind && o.Writable && o.Target != m.Target && err == nil && filepath.IsLocal(rel) &&
+			m.Source == filepath.Join(o.Source, rel)
+	})
 }
 
 // addAbsent adds what is denied and does not exist: nothing can be shown of it, and that has to be said.

@@ -25,7 +25,7 @@ func TestOutputFails(t *testing.T) {
 			{"exec", "box", "--", "echo", "hi"},
 			{"exec", "--json", "box", "--", "true"},
 			{"exec", "--tty", "box", "--", "echo", "hi"},
-			{"list"}, {"list", "--json"}, {"state", "box"}, {"ps", "box"}, {"stats", "box"}, {"events", "box"}, {"explain", "/usr"},
+			{"list"}, {"list", "--json"}, {"state", "box"}, {"ps", "box"}, {"stats", "box"}, {"events", "box"}, {"explain", "-p", p, "/usr"},
 			{"version"}, {"--version"}, {"--help"}, {"run", "--help"}, {"completion", "bash"}, {"policy", "check", p}, {"policy", "schema"},
 			{"policy", "presets"}, {"policy", "presets", "default"}, {"spec", "-p", p},
 		}

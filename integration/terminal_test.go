@@ -11,8 +11,9 @@ func (b *box) atTerminal(scenario string, c call, args ...string) *answer {
 	b.t.Helper()
 	needProgram(b.t, "python3")
 	for _, name := range []string{"beats", "log"} {
-		_ = os.Remove(b.path(name))
+		_ = os.Remove(b.path("work", name))
 	}
+	c.dir = b.mkdir("work")
 	c.wrap = []string{"python3", filepath.Join(w.shared, "integration", "testdata", "terminal.py"), scenario}
 	return b.call(c, args...)
 }
@@ -20,7 +21,7 @@ func (b *box) atTerminal(scenario string, c call, args ...string) *answer {
 // TestSuspend: Ctrl-Z stops everything that runs inside, and fg lets it go on, with a terminal inside and without one.
 func TestSuspend(t *testing.T) {
 	flavours(t, func(b *box) {
-		p := b.files(b.dir, object{"write": []string{b.dir}})
+		p := b.files(b.path("work"), object{"write": []string{b.mkdir("work")}})
 		b.create("box", p)
 		for _, args := range [][]string{
 			{"run", "-p", p, "--"}, {"exec", "-t", "box", "--"}, {"exec", "-i", "box", "--"}, {"exec", "box", "--"},
@@ -39,7 +40,7 @@ func TestSuspend(t *testing.T) {
 // TestBackground: a launcher in the background leaves the terminal to the shell, and is not stopped.
 func TestBackground(t *testing.T) {
 	flavours(t, func(b *box) {
-		p := b.files(b.dir, object{"write": []string{b.dir}})
+		p := b.files(b.path("work"), object{"write": []string{b.mkdir("work")}})
 		b.create("box", p)
 		for _, args := range [][]string{{"run", "-p", p, "--"}, {"exec", "-i", "box", "--"}, {"exec", "box", "--"}} {
 			b.atTerminal("background", call{}, args...).prints("ended True", "stopped False", "typed True")

@@ -141,7 +141,7 @@ elif scenario == "shell":  # a shell inside has jobs of its own
     say("inside", sh.expect("inside 2"))
     sh.type("\x1a")
     sh.out = b""
-    sh.type("kill %1; exit 7\n")
+    sh.type("kill -9 %1; wait %1; exit 7\n")
     sh.expect("@@@ ")
     sh.type("echo status=$?.\n")
     say("exits", sh.expect("status=7.", 5))

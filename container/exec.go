@@ -3,12 +3,14 @@ package container
 import (
 	"cmp"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"path"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/opencontainers/runtime-spec/specs-go"
@@ -32,6 +34,10 @@ type Request struct {
 	Stdout  io.Writer         `json:"-"` // nil: kept for the Result
 	Stderr  io.Writer         `json:"-"`
 	Tty     *Size             `json:"-"` // not nil: the program gets a terminal of its own, of that size, and Stderr stays empty
+	// TtySettings are what its terminal begins with; nil: the kernel's.
+	TtySettings *unix.Termios `json:"-"`
+	// OneOutput says that Stdout and Stderr are one file. Then one pipe leads there, unless OutputDir keeps the two apart.
+	OneOutput bool `json:"-"`
 	// OutputDir is a directory of the host where the whole streams are kept too, up to OutputDirMax each; absolute.
 	OutputDir string `json:"-"`
 	// Cancel ends a start that blocks; may be nil.
@@ -65,7 +71,11 @@ type Running struct {
 	asking   chan struct{} // to be closed in the end, where its filter asks
 	stdout   *keeper
 	stderr   *keeper
+	merged   bool // standard error goes the way of standard output
 	pumps    sync.WaitGroup
+
+	inputFailed failure
+	suspend     atomic.Pointer[func()] // see OnSuspend
 
 	// Where there is a record: it, and what it is to be told.
 	record  *telling
@@ -116,11 +126,12 @@ func (sb *Sandbox) begin(req Request) (_ *Running, err error) {
 	if err := sb.checkGranted(); err != nil {
 		return nil, err
 	}
+	r := &Running{sb: sb, started: started, limits: sb.effective(req), redactor: req.redactor, args: req.Args}
 	cmd, err := sb.command(req, in)
+	r.cwd = cmd.Dir
 	if err != nil {
-		return nil, err
+		return nil, r.refused(err)
 	}
-	r := &Running{sb: sb, started: started, limits: sb.effective(req), redactor: req.redactor, args: req.Args, cwd: cmd.Dir}
 	if err := r.openRecord(); err != nil {
 		return nil, err
 	}
@@ -174,8 +185,7 @@ func (r *Running) launch(req Request, cmd *forkexec.Command) error {
 	streams.closeTheirs()
 	if err != nil {
 		streams.closeOurs()
-		said := sb.explain(err, req)
-		return cmp.Or(r.notStarted(err, said), said)
+		return r.notStarted(err, sb.explain(err, req))
 	}
 	r.Name, r.terminal = r.process.Name, r.process.Terminal
 	streams.flow(&r.pumps)
@@ -359,6 +369,9 @@ func (sb *Sandbox) explain(err error, req Request) error {
 		return fail(CodeNotFound, "", "%q: %w", req.Args[0], step.Err)
 	case step.Step == forkexec.StepExecve && errors.Is(step.Err, unix.E2BIG):
 		return fail("arguments_too_long", "pass them in a file", "%q: %w", req.Args[0], step.Err)
+	case step.Step == forkexec.StepExecve && errors.Is(step.Err, unix.ENOEXEC):
+		return fail(CodeNotExecutable, "a script needs a first line that names its interpreter, such as #!/bin/sh; a program must be made for this machine",
+			"%q: %w", req.Args[0], step.Err)
 	case step.Step == forkexec.StepExecve:
 		return fail(CodeNotExecutable, "", "%q: %w", req.Args[0], step.Err)
 	case step.Step == forkexec.StepUserns && errors.Is(step.Err, unix.EAGAIN) && sb.state.Launch.Limits.Pids > 0:
@@ -417,14 +430,19 @@ func (r *Running) Wait() (*Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	res := &Result{Sandbox: r.sb.state.ID, Exec: r.Name, Usage: Usage{WallMS: ms(time.Since(r.started))}}
-	res.Limits = r.reported
+	res := &Result{
+		Sandbox: r.sb.state.ID, Exec: r.Name, Isolated: r.sb.state.Isolated(), Merged: r.merged,
+		Usage: Usage{WallMS: ms(time.Since(r.started))}, Limits: r.reported,
+	}
 	full := false
 	if r.disk != nil {
 		full = st.Why != forkexec.ByCheck && r.disk.final(st.Wrote)
 		r.disk.close()
 	}
 	res.judge(st, r.limits.Limits, full)
+	if err := r.inputFailed.get(); err != nil && res.Error == nil {
+		res.Error = &ResultError{Code: CodeInputFailed, Message: fmt.Sprintf("read standard input: %v: the program was told of its end", err)}
+	}
 	res.keep(r.stdout, r.stderr)
 	res.Warnings = r.redactor.Strings(append(r.warnings, r.lookouts.moveAppeared(r.sb.state.ID+"-"+r.Name)...))
 	if err := r.noteEnded(res); err != nil && !slices.Contains(res.Warnings, unnoted(err)) {

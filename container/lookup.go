@@ -105,7 +105,7 @@ func (in inside) findProgram(name, dir, pathVar string) (string, error) {
 	for _, c := range candidates {
 		err := in.executable(c)
 		if err == nil {
-			return c, in.loadable(c)
+			return c, in.loadable(c, pathVar)
 		}
 		if found == nil || errors.Is(err, unix.EACCES) {
 			found = err
@@ -117,8 +117,7 @@ func (in inside) findProgram(name, dir, pathVar string) (string, error) {
 			"%q cannot be executed: %w", name, found)
 	case found == nil, errors.Is(found, unix.ENOENT), errors.Is(found, unix.ENOTDIR), errors.Is(found, unix.ELOOP),
 		errors.Is(found, unix.ENAMETOOLONG):
-		return "", fail(CodeNotFound, "only what the policy shows is there: grant it with files.read, or give a path",
-			"%q is not in the sandbox", name)
+		return "", fail(CodeNotFound, in.notThere(name, candidates), "%q is not in the sandbox", name)
 	}
 	return "", fmt.Errorf("look for %q in the sandbox: %w", name, found)
 }
@@ -141,51 +140,80 @@ func (in inside) executable(name string) error {
 }
 
 // loadable follows a program to its interpreters: of a script the one behind "#!", of a dynamic program the ELF loader.
-func (in inside) loadable(name string) error {
+func (in inside) loadable(name, pathVar string) error {
 	for range maxInterpreters {
-		interp := in.interpreter(name)
-		if interp == "" {
+		line := in.interpreter(name)
+		if len(line) == 0 {
 			return nil
 		}
+		interp := line[0]
 		if !strings.HasPrefix(interp, "/") {
 			return fail(CodeRelativeInterp, "what it means would depend on the working directory; give it an absolute path",
 				"%q asks for the interpreter %q, which is not an absolute path", name, interp)
 		}
 		if err := in.executable(interp); err != nil {
-			return fail(CodeInterpreter, "grant it with files.read", "%q needs the interpreter %q: %w", name, interp, err)
+			return fail(CodeInterpreter, in.missingHint(interp), "%q needs the interpreter %q: %w", name, interp, err)
+		}
+		if err := in.throughEnv(name, line, pathVar); err != nil {
+			return err
 		}
 		name = interp
 	}
 	return nil
 }
 
+// throughEnv looks for the program that "#!/usr/bin/env NAME" asks for: env itself would only say that it is not there.
+func (in inside) throughEnv(name string, line []string, pathVar string) error {
+	if path.Base(line[0]) != "env" || len(line) < 2 {
+		return nil
+	}
+	asked := line[1]
+	if asked == "-S" && len(line) > 2 {
+		asked = line[2]
+	}
+	if strings.HasPrefix(asked, "-") || strings.ContainsAny(asked, "=/\\'\"$") {
+		return nil // env's business
+	}
+	for d := range strings.SplitSeq(pathVar, ":") {
+		if in.executable(path.Join("/", d, asked)) == nil {
+			return nil
+		}
+	}
+	return fail(CodeInterpreter, "grant it with files.read, and its directory in env.set PATH if it is in none of "+pathVar,
+		"%q needs the interpreter %q, which is not in the sandbox's PATH", name, asked)
+}
+
 const headSize = 4096
 
-// interpreter is what a file says that it must be loaded by; empty if nothing, or if the file cannot be read.
-func (in inside) interpreter(name string) string {
+// interpreter is what a file says that it must be loaded by, with its arguments; empty if nothing, or if the file cannot be
+// read.
+func (in inside) interpreter(name string) []string {
 	f, err := in.openRegular(name)
 	if err != nil {
-		return ""
+		return nil
 	}
 	defer f.Close()
 	head := make([]byte, headSize)
 	n, err := f.ReadAt(head, 0)
 	if n == 0 && err != nil {
-		return ""
+		return nil
 	}
 	head = head[:n]
 	if rest, ok := bytes.CutPrefix(head, []byte("#!")); ok {
 		line, _, _ := bytes.Cut(rest, []byte("\n"))
 		fields := bytes.FieldsFunc(line, func(r rune) bool { return r == ' ' || r == '\t' })
-		if len(fields) == 0 {
-			return ""
+		words := make([]string, len(fields))
+		for i, f := range fields {
+			words[i] = string(f)
 		}
-		return string(fields[0])
+		return words
 	}
 	if bytes.HasPrefix(head, []byte("\x7fELF\x02\x01")) { // 64 bits, little-endian: what this binary runs on
-		return elfInterpreter(f, head)
+		if interp := elfInterpreter(f, head); interp != "" {
+			return []string{interp}
+		}
 	}
-	return ""
+	return nil
 }
 
 // elfInterpreter reads the PT_INTERP segment. The file may be anything, so every number in it is checked.

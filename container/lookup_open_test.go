@@ -25,7 +25,7 @@ func TestOpenDoesNotWait(t *testing.T) {
 	}
 	defer unix.Close(root)
 	in := inside{root}
-	if got := in.interpreter("fifo"); got != "" {
+	if got := in.interpreter("fifo"); len(got) > 0 {
 		t.Errorf("the FIFO asks for %q", got)
 	}
 	signal.Ignore(unix.SIGIO)

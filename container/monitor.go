@@ -60,8 +60,9 @@ func (o *order) request() Request {
 
 // reply is what a monitor answers: the exec's name, or why the program was not started.
 type reply struct {
-	Exec  string       `json:"exec,omitempty"`
-	Error *ResultError `json:"error,omitempty"`
+	Exec     string       `json:"exec,omitempty"`
+	Isolated bool         `json:"isolated,omitempty"` // of an exec that was not started
+	Error    *ResultError `json:"error,omitempty"`
 }
 
 // Detach starts a program as Start does, and returns its exec's name when the program has been executed. The exec goes
@@ -98,7 +99,11 @@ func (s *Store) Detach(id string, req Request) (string, error) {
 	}
 	if r.Error != nil {
 		_ = cmd.Wait()
-		return "", &Error{Code: r.Error.Code, Hint: r.Error.Hint, Err: errors.New(r.Error.Message)}
+		e := &Error{Code: r.Error.Code, Hint: r.Error.Hint, Err: errors.New(r.Error.Message), Exec: r.Exec, Isolated: r.Isolated}
+		if r.Exec != "" {
+			e.Sandbox = id
+		}
+		return "", e
 	}
 	return r.Exec, cmd.Process.Release()
 }
@@ -163,6 +168,7 @@ func Monitor(in io.ReadCloser, answer io.WriteCloser, started func(*Running)) {
 		r.Error = &ResultError{Code: "failed", Message: err.Error()}
 		if e, ok := errors.AsType[*Error](err); ok {
 			r.Error.Code, r.Error.Hint = e.Code, e.Hint
+			r.Exec, r.Isolated = e.Exec, e.Isolated
 		}
 		if hint := Scarce(err); hint != "" {
 			r.Error.Code, r.Error.Hint = CodeLimitReached, hint
@@ -323,7 +329,7 @@ func (m *monitored) close() {
 func (m *monitored) save(res *Result) error {
 	err := m.write(res)
 	if err != nil {
-		res.Stdout, res.Stderr, res.Encoding = "", "", "utf-8"
+		res.Stdout, res.Stderr, res.Encoding = "", "", encodingText
 		res.StdoutBase64, res.StderrBase64 = "", ""
 		res.StdoutTruncated, res.StderrTruncated = res.StdoutBytes > 0, res.StderrBytes > 0
 		res.Warnings = append(res.Warnings, fmt.Sprintf("the output is not in the result: %v", cause(err)))

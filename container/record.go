@@ -17,7 +17,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/sandboxrun/sandboxrun/forkexec"
 	"github.com/sandboxrun/sandboxrun/hooks"
 	"github.com/sandboxrun/sandboxrun/record"
 	"github.com/sandboxrun/sandboxrun/rootfs"
@@ -233,21 +232,6 @@ func (r *Running) traffic() record.Traffic {
 		Allowed: int(now.Allowed - was.Allowed), Refused: int(now.Refused - was.Refused), Failed: int(now.Failed - was.Failed),
 		BytesIn: now.Received - was.Received, BytesOut: now.Sent - was.Sent,
 	}
-}
-
-// notStarted tells of an exec that got a number and did not start.
-func (r *Running) notStarted(failure, said error) error {
-	numbered, ok := errors.AsType[*forkexec.NumberedError](failure)
-	if !ok {
-		return nil
-	}
-	r.Name = numbered.Exec
-	res := &Result{Outcome: NotStarted, ExitCode: exitLauncher, Error: &ResultError{Code: "failed"}}
-	if e, ok := errors.AsType[*Error](said); ok {
-		res.Error.Code = e.Code
-	}
-	res.find(FindingUnavailable)
-	return r.told(res)
 }
 
 // endRecord tells the record of a sandbox's end, and signs it if there is a key. Its processes are gone, and its groups.

@@ -67,6 +67,9 @@ func newState(id string, plan *spec.Plan, owner *Owner) *State {
 	}
 }
 
+// Isolated says whether the checks at its start have shown the sandbox to be isolated.
+func (st *State) Isolated() bool { return hooks.Isolated(st.Checks) }
+
 func (s *Store) statePath(id string) string { return filepath.Join(id, "state.json") }
 
 // save writes the state so that a reader sees all of it or nothing.
@@ -250,6 +253,8 @@ type Info struct {
 	Name    string    `json:"name,omitempty"`
 	Policy  string    `json:"policy,omitempty"`
 	Owner   *Owner    `json:"owner,omitempty"`
+	// Isolated is what the checks at its start have shown.
+	Isolated bool `json:"isolated"`
 	// Detached is how many detached execs run.
 	Detached int `json:"detached,omitempty"`
 }
@@ -304,7 +309,7 @@ func (s *Store) info(id string) Info {
 	}
 	if err == nil {
 		info.PID, info.Created, info.Name, info.Policy, info.Owner = st.PID, st.Created, st.Name, st.Policy, st.Owner
-		info.Detached = s.countDetached(id)
+		info.Detached, info.Isolated = s.countDetached(id), st.Isolated()
 	}
 	return info
 }
@@ -329,6 +334,7 @@ type Description struct {
 	Created     time.Time         `json:"created,omitzero"`
 	Owner       *Owner            `json:"owner,omitempty"`
 	Detached    int               `json:"detached,omitempty"` // execs that run
+	Isolated    bool              `json:"isolated"`           // what its checks have shown
 	Policy      string            `json:"policy,omitempty"`
 	Digest      string            `json:"policy_digest,omitempty"`
 	Network     string            `json:"network,omitempty"`
@@ -362,7 +368,7 @@ func (s *Store) Describe(id string) (*Description, error) {
 	if st, err := s.load(id); err == nil {
 		d.Relay, d.Record = s.relayInfo(st), st.Record
 		d.Digest, d.Network, d.Limits, d.Weaker, d.Warnings = st.Digest, st.Network, st.Limits, st.Weaker, st.Warnings
-		d.Checks = st.Checks
+		d.Checks, d.Isolated = st.Checks, st.Isolated()
 	}
 	return d, nil
 }

@@ -18,6 +18,10 @@ type Error struct {
 	Code string // such as "id_in_use"
 	Hint string // may be empty
 	Err  error
+	// Where a program of a sandbox was not started: the sandbox, the exec that it would have been, and whether the sandbox
+	// is isolated. Else empty.
+	Sandbox, Exec string
+	Isolated      bool
 
 	found *diagnosis // of a machine that cannot make sandboxes
 }

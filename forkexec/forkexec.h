@@ -172,6 +172,21 @@ struct fx_status { // what the reaper reports, in host byte order
 #define FX_LISTENER 3 // where the socket for the listener is until the program is executed
 int fx_load_filter(const struct fx_exec *x);
 void fx_start(struct fx_exec *x);
+
+#define FX_STOPPED 4096
+
+struct fx_stopped {         // the processes that fx_stop has stopped
+	uint64_t ns;            // the number of their PID namespace
+	int reaper, n, more;    // more: there were more than fit
+	int pid[FX_STOPPED];
+};
+
+void fx_stop(struct fx_stopped *s, int reaper_pidfd);
+void fx_continue(const struct fx_stopped *s);
+void fx_stop_self(int group);
+int fx_pid_of(int pidfd);
+
+extern int fx_closed_streams; // a bit for each of the descriptors 0 to 2 that was closed when this process began
 void fx_call(const struct fx_exec *x, int stage);
 
 #define FX_SEALED_FD 6                // of process 1; see stub.c and sealed.go

@@ -103,9 +103,9 @@ func openTrees(s *specs.Spec) (trees, error) {
 	return t, nil
 }
 
-// openTree takes a copy of what is mounted at a path. No part of the path may be a link; see forkexec/build.c.
+// openTree takes a copy of what is mounted at a path. No part of the path is followed if it is a link; see forkexec/build.c.
 func openTree(m specs.Mount) (*os.File, error) {
-	how := unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: unix.RESOLVE_NO_SYMLINKS}
+	how := unix.OpenHow{Flags: unix.O_PATH | unix.O_NOFOLLOW | unix.O_CLOEXEC, Resolve: unix.RESOLVE_NO_SYMLINKS}
 	at, err := unix.Openat2(unix.AT_FDCWD, m.Source, &how)
 	if err != nil {
 		return nil, err

@@ -178,7 +178,7 @@ func (p *probe) lookAt(i int, path hooks.Path, outside hooks.Node) pathCalls {
 	q := pathCalls{-1, -1, -1, -1, -1}
 	q.stat = p.stat(path.Inside, i)
 	switch path.Kind {
-	case hooks.Secret, hooks.ProbePath, hooks.HiddenProc:
+	case hooks.Secret, hooks.OtherName, hooks.ProbePath, hooks.HiddenProc:
 		return q
 	case hooks.Mask:
 		q.open = p.try(path.Inside, unix.R_OK, dir || regular, onlyRead)

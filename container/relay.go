@@ -68,7 +68,9 @@ func (sb *Sandbox) startRelay(plan *spec.Plan, dir *os.Root) (*relayProcess, err
 	for i, d := range plan.Relay.Doors {
 		if files[i] != nil {
 			r.listeners = append(r.listeners, files[i])
-			order.Listeners = append(order.Listeners, relay.Listener{Kind: d.Kind, Port: int(d.Listen.Port()), Target: d.Target})
+			order.Listeners = append(order.Listeners, relay.Listener{
+				Kind: d.Kind, Port: int(d.Listen.Port()), Target: d.Target, Socket: d.Socket,
+			})
 		}
 	}
 	r.order.Config = order

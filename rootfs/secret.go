@@ -30,29 +30,46 @@ func (c *compiler) checkSecrets() error {
 	return c.checkBaseSecrets(secrets)
 }
 
-// secrets collects those that no deny hides, by real path, and the files among them that have other names. No grant may
-// hold one.
+// secrets collects those that no deny hides, under every host path that mounts give them, and the files among them that
+// have other names. No grant may hold one.
 func (c *compiler) secrets(shown map[string]grant) (secrets map[string]Grant, linked map[inode]string, err error) {
 	secrets, linked = map[string]Grant{}, map[inode]string{}
 	for _, s := range sortedGrants(c.Policy.Secrets) {
 		if err := checkPath(s); err != nil {
 			return nil, nil, err
 		}
-		t, err := follow(c.tree, s.Path)
-		if c.isDenied(t.real) {
-			continue
+		t, missing := follow(c.tree, s.Path)
+		if l, ok := c.hands.first(t.links); ok {
+			t.real = l.place // what a program may have made says nothing of where the secret is
 		}
-		for up := range ups(t.real) {
-			if g, ok := shown[up]; ok {
-				return nil, nil, secretError(g, s, "holds")
+		for _, name := range append([]string{t.real}, c.places.parts(t.real)...) {
+			if c.isDenied(name) {
+				continue
 			}
+			if g, how, ok := holder(shown, t.real, name); ok {
+				return nil, nil, secretError(g, s, how)
+			}
+			secrets[name] = s
 		}
-		secrets[t.real] = s
-		if err == nil && t.info.Mode.IsRegular() && t.info.Nlink > 1 {
+		if missing == nil && !c.isDenied(t.real) && !t.info.Mode.IsDir() && t.info.Nlink > 1 {
 			linked[inode{t.info.Dev, t.info.Ino}] = t.real
 		}
 	}
 	return secrets, linked, nil
+}
+
+// holder is the grant that shows a name of a secret.
+func holder(shown map[string]grant, real, name string) (grant, string, bool) {
+	for up := range ups(name) {
+		if g, ok := shown[up]; ok {
+			how := "holds"
+			if name != real {
+				how = fmt.Sprintf("holds, as %q,", name)
+			}
+			return g, how, true
+		}
+	}
+	return grant{}, "", false
 }
 
 // checkSecretLinks looks for further hard links of secret files.
@@ -63,12 +80,13 @@ func (c *compiler) checkSecretLinks(linked map[inode]string, secrets map[string]
 			first, secret = host, real
 		}
 	})
-	for up := range ups(first) {
-		if g, ok := shown[up]; ok && first != "" {
-			return secretError(g, secrets[secret], fmt.Sprintf("holds, as %q,", first))
-		}
+	if first == "" {
+		return nil
 	}
-	return nil
+	if g, how, ok := holder(shown, secret, first); ok {
+		return secretError(g, secrets[secret], how)
+	}
+	return c.baseError(secrets[secret], fmt.Sprintf("shows, as %q,", first))
 }
 
 // checkBaseSecrets looks for secrets that the base shows.
@@ -91,9 +109,13 @@ func (c *compiler) checkBaseSecrets(secrets map[string]Grant) error {
 		return nil
 	}
 	s := secrets[slices.Min(seen)]
+	return c.baseError(s, "shows")
+}
+
+func (c *compiler) baseError(s Grant, how string) *Error {
 	return &Error{
 		Code:    codeSecret,
-		Message: fmt.Sprintf("files.base %q (%s) shows the secret %q (%s)", c.Policy.Base.Kind, c.baseFrom(), s.Path, s.From),
+		Message: fmt.Sprintf("files.base %q (%s) %s the secret %q (%s)", c.Policy.Base.Kind, c.baseFrom(), how, s.Path, s.From),
 		Hint:    fmt.Sprintf("deny it: files.deny = [%q]", s.Path),
 	}
 }

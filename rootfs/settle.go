@@ -88,7 +88,7 @@ func (c *compiler) place() (moved bool, err error) {
 	maps.Copy(c.scene.entries, c.entries)
 	for i := range c.items {
 		it := &c.items[i]
-		spot, walkErr := c.scene.walk(it.Target)
+		spot, links, walkErr := c.scene.trace(it.Target)
 		if errors.Is(walkErr, errLoop) {
 			if err == nil {
 				err = invalid("", "%s %q goes in circles through symbolic links", it.From, it.asked)
@@ -96,6 +96,12 @@ func (c *compiler) place() (moved bool, err error) {
 			continue
 		}
 		if it.class == classBase && c.replaced(it, spot) {
+			continue
+		}
+		if l, redirects := c.hands.first(c.scene.onHost(links)); redirects {
+			if err == nil && it.class >= classRead {
+				err = redirected(it.From, it.asked, l, spot.Path)
+			}
 			continue
 		}
 		if spot.Path != it.Target {
@@ -239,7 +245,10 @@ func (c *compiler) addName(n name) {
 	if err != nil || real.Host != n.real {
 		return // something else was asked for at that place, and won
 	}
-	spot, err := c.scene.walk(n.written)
+	spot, links, err := c.scene.trace(n.written)
+	if _, redirects := c.hands.first(c.scene.onHost(links)); redirects {
+		return
+	}
 	there := spot.Host == n.real && spot.Writable == real.Writable
 	if errors.Is(err, errLoop) || there || c.scene.mounts[spot.Path] != nil {
 		return // the name leads there, or to something else that the policy put there

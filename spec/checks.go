@@ -42,6 +42,9 @@ func checks(p *Policy, tree rootfs.Tree, plan *Plan) hooks.Subject {
 func addGrants(s *hooks.Subject, v *rootfs.View) {
 	grants := 0
 	for _, m := range v.Mounts {
+		if m.Pin && m.Link {
+			continue // it shows what the link leads to
+		}
 		p := hooks.Path{Inside: m.Target, Host: m.Source, Dir: m.Dir}
 		switch {
 		case m.Kind == rootfs.MountMask:
@@ -71,12 +74,19 @@ func addAbsent(s *hooks.Subject, v *rootfs.View) {
 // addSecrets adds each secret under every name that the view could have for it: its own, and those that the grants which
 // hold it give it.
 func addSecrets(s *hooks.Subject, secrets []rootfs.Grant, tree rootfs.Tree, v *rootfs.View) {
+	if len(secrets) == 0 {
+		return
+	}
+	follow := v.Follower(tree)
 	for _, secret := range secrets {
-		real := rootfs.RealPath(tree, secret.Path)
-		list := append(names(v, real), secret.Path, real)
+		real, err := follow(secret.From, secret.Path)
+		list := append(names(v, real), real)
+		if err == nil { // else a program may have made what the name leads to
+			list = append(list, secret.Path)
+		}
 		slices.Sort(list)
 		for _, name := range slices.Compact(list) {
-			s.Paths = append(s.Paths, hooks.Path{Kind: hooks.Secret, Inside: name, Host: secret.Path})
+			s.Paths = append(s.Paths, hooks.Path{Kind: hooks.Secret, Inside: name, Host: real})
 		}
 	}
 }

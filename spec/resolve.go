@@ -45,7 +45,9 @@ func Resolve(p *Policy, h *Host) (*Plan, error) {
 	}
 	plan.Exec = execOf(p, h, ids, plan.View.Workdir, home)
 	plan.Warnings = slices.Clone(plan.View.Skipped)
-	network(p, h, plan)
+	if err := network(p, h, plan); err != nil {
+		return nil, err
+	}
 	sockets(h, plan)
 	if err := limits(p, h, plan); err != nil {
 		return nil, err

@@ -18,11 +18,20 @@ type denier struct {
 	names   map[string]string // paths inside: every mount at or below one is hidden
 	masks   map[string]*Mount // by target
 	shown   func(host string) iter.Seq2[string, *Mount]
-	workdir string // inside
+	sources map[string]bool // of all binds, and all directories above
+	workdir string          // inside
 }
 
 func (c *compiler) addDenies() error {
-	d := &denier{c, c.denied, map[string]string{}, map[string]string{}, map[string]*Mount{}, c.scene.hostNames(), c.startDir()}
+	d := &denier{
+		compiler: c, hosts: c.denied, missing: map[string]string{}, names: map[string]string{}, masks: map[string]*Mount{},
+		shown: c.scene.hostNames(), sources: map[string]bool{}, workdir: c.startDir(),
+	}
+	for _, m := range c.scene.mounts {
+		for up := m.Source; up != "" && !d.sources[up]; up = parent(up) {
+			d.sources[up] = true
+		}
+	}
 	for _, g := range sortedGrants(c.Policy.Deny) {
 		if err := d.add(g); err != nil {
 			return err
@@ -116,19 +125,29 @@ func (d *denier) addLinks(links []link, g Grant) {
 // addTarget hides what such links lead to, unless that could keep a program from starting: the links may be a program's,
 // which must not take the system's files, whole grants or the working directory from later sandboxes of its policy.
 func (d *denier) addTarget(host string, err error, g Grant) {
-	if kernelPlace(host) != "" || errors.Is(err, errLoop) {
-		return
+	switch {
+	case kernelPlace(host) != "" || errors.Is(err, errLoop):
+	case d.needed(host):
+		d.skipped = append(d.skipped, fmt.Sprintf("%s %q leads, by a link that a program may have made, to %q, which is not hidden: "+
+			"name that path to deny it", g.From, g.Path, host))
+	default:
+		d.note(host, g.From, err)
 	}
+}
+
+// needed reports whether a host path is shown other than as a part of one grant.
+func (d *denier) needed(host string) bool {
 	for _, name := range append(d.places.parts(host), host) {
+		if d.sources[name] {
+			return true
+		}
 		for inside, m := range d.shown(name) {
 			if d.classes[m.Target] < classRead || d.scene.mounts[inside] != nil || d.scene.above[inside] || within(d.workdir, inside) {
-				d.skipped = append(d.skipped, fmt.Sprintf("%s %q leads, by a link that a program may have made, to %q, which is not hidden: "+
-					"name that path to deny it", g.From, g.Path, host))
-				return
+				return true
 			}
 		}
 	}
-	d.note(host, g.From, err)
+	return false
 }
 
 func (d *denier) note(host, from string, err error) {

@@ -21,13 +21,13 @@ def tokens():
 
     def look(p, depth):
         try:
-            st = os.stat(p)
-            if os.path.realpath(p).startswith(SYSTEM):
+            real = os.path.realpath(p)
+            if real.startswith(SYSTEM) or real in seen:
                 return
             if os.path.isdir(p):
-                if depth > 8 or (st.st_dev, st.st_ino, depth) in seen:
+                if depth > 30:
                     return
-                seen.add((st.st_dev, st.st_ino, depth))
+                seen.add(real)  # by name: two names of a directory may have different mounts below
                 for name in os.listdir(p):
                     look(p + "/" + name, depth + 1)
             else:

@@ -115,6 +115,7 @@ func (w *wreck) writePolicy() string {
 	paths := slices.Concat(w.dirs[1:], w.dirs[1:], w.files, w.links)
 	grants := map[string][]string{"write": {w.one([]string{w.dirs[0], w.dirs[1], w.one(w.dirs)})}}
 	var binds, tmpfs []object
+	var own []string // paths at which something of the sandbox's own may stand
 	w.roots = slices.Clone(grants["write"])
 	for i := range 2 + w.r.Intn(6) {
 		p, key := w.one(paths), w.one([]string{"read", "read", "write", "deny", "deny", "bind", "bind", "tmpfs"})
@@ -127,18 +128,24 @@ func (w *wreck) writePolicy() string {
 			target := w.one([]string{fmt.Sprint("/m", i), fmt.Sprint("/m", i), w.one(paths)})
 			writable := w.r.Intn(2) == 0
 			binds = append(binds, object{"source": p, "target": target, "writable": writable})
-			w.inside = append(w.inside, target)
+			w.inside, own = append(w.inside, target), append(own, target)
 			if writable {
 				w.roots, w.writes = append(w.roots, target), append(w.writes, p)
 			}
 		case "tmpfs":
 			p = w.one(w.dirs[1:])
-			tmpfs, w.fixed = append(tmpfs, object{"path": p, "size": "1M"}), append(w.fixed, p)
+			tmpfs, own = append(tmpfs, object{"path": p, "size": "1M"}), append(own, p)
 		case "write":
 			w.roots = append(w.roots, p)
 			grants[key] = append(grants[key], p)
 		default:
 			grants[key] = append(grants[key], p)
+		}
+	}
+	for _, t := range tmpfs { // those in a writable grant
+		p, _ := t["path"].(string)
+		if slices.ContainsFunc(grants["write"], under(p)) && !slices.ContainsFunc(own, func(q string) bool { return q != p && under(p)(q) }) {
+			w.fixed = append(w.fixed, p)
 		}
 	}
 	w.writes, w.denies = append(w.writes, grants["write"]...), grants["deny"]
@@ -239,9 +246,7 @@ func (w *wreck) snapshot() map[string]string {
 func (w *wreck) compare(before map[string]string) {
 	w.t.Helper()
 	after := w.snapshot()
-	writable := func(p string) bool {
-		return slices.ContainsFunc(w.writes, func(dir string) bool { return p == dir || strings.HasPrefix(p, dir+"/") })
-	}
+	writable := func(p string) bool { return slices.ContainsFunc(w.writes, under(p)) }
 	mayChange := map[string]bool{} // by hard links, which the grants show
 	for p, text := range before {
 		if writable(p) {
@@ -263,6 +268,11 @@ func (w *wreck) compare(before map[string]string) {
 			w.t.Errorf("%q has been made: %q", p, text)
 		}
 	}
+}
+
+// under says whether p is a directory or lies in it.
+func under(p string) func(dir string) bool {
+	return func(dir string) bool { return p == dir || strings.HasPrefix(p, dir+"/") }
 }
 
 func listing(all map[string]string) string {

@@ -131,13 +131,17 @@ func checkPins(t testing.TB, tree *fakeTree, v *View) {
 		}
 		for _, d := range dirs {
 			for up := range ups(d) {
+				if m.Pin {
+					break
+				}
 				above[up] = target
 			}
 		}
 	}
 	for dir, target := range above {
 		for p, n := range tree.nodes {
-			if n != tree.nodes[dir] || mounted[n] {
+			isMount := slices.ContainsFunc(tree.mounts, func(m HostMount) bool { return m.Target == p })
+			if n != tree.nodes[dir] || mounted[n] || isMount || p != dir && !n.mode.IsDir() { // hard links are other entries
 				continue
 			}
 			for inside, m := range s.hostNames()(p) {

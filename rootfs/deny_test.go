@@ -106,6 +106,8 @@ func TestSecrets(t *testing.T) {
 		{[]string{"read /a/answers", "secret /a/answers", "deny /l"}, nil},
 		{[]string{"read /c", "secret /h/k"}, []string{`holds, as "/c/linked", the secret "/h/k"`}},
 		{[]string{"read /c", "secret /h/k", "deny /c/linked"}, nil},
+		{[]string{"read /c", "secret /h/k", "deny /h/k"}, nil},
+		{[]string{"read /c", "secret /h/k", "deny /h"}, []string{`holds, as "/c/linked", the secret "/h/k"`}},
 		{[]string{"base host", "secret /usr/share/key"}, []string{`files.base "host"`, "/usr/share/key"}},
 		{[]string{"base host", "secret /usr/share/key", "deny /usr/share"}, nil},
 		{[]string{"base system", "secret /usr"}, []string{`files.base "system"`}},

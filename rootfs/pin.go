@@ -59,6 +59,9 @@ func (p *pinner) path(host, from string) {
 // pin mounts a host path on itself at one place at which the program may write: that it is a mount point there holds under
 // all its names.
 func (p *pinner) pin(host, from string) {
+	if _, ok := p.places.visible[host]; ok {
+		return // binds take the host's own mounts along
+	}
 	at, writable := "", false
 	for inside, m := range p.names(host) {
 		if m.Writable && inside != m.Target && (!writable || inside < at) {

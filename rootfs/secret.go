@@ -2,6 +2,7 @@ package rootfs
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 )
 
@@ -14,7 +15,7 @@ func (c *compiler) checkSecrets() error {
 		}
 	}
 	secrets, linked, err := c.secrets(shown)
-	if err != nil || len(secrets) == 0 {
+	if err != nil {
 		return err
 	}
 	for _, g := range c.grants {
@@ -24,22 +25,23 @@ func (c *compiler) checkSecrets() error {
 			}
 		}
 	}
-	if err := c.checkSecretLinks(linked, secrets, shown); err != nil {
+	if err := c.checkSecretLinks(linked, shown); err != nil {
 		return err
 	}
 	return c.checkBaseSecrets(secrets)
 }
 
-// secrets collects those that no deny hides, under every host path that mounts give them, and the files among them that
-// have other names. No grant may hold one.
-func (c *compiler) secrets(shown map[string]grant) (secrets map[string]Grant, linked map[inode]string, err error) {
-	secrets, linked = map[string]Grant{}, map[inode]string{}
+// secrets collects those that no deny hides, under every host path that mounts give them, and all files that have other
+// names: a deny of a directory does not hide these. No grant may hold a secret.
+func (c *compiler) secrets(shown map[string]grant) (secrets map[string]Grant, linked map[string]Grant, err error) {
+	secrets, linked = map[string]Grant{}, map[string]Grant{}
 	for _, s := range sortedGrants(c.Policy.Secrets) {
 		if err := checkPath(s); err != nil {
 			return nil, nil, err
 		}
 		t, missing := follow(c.tree, s.Path)
-		if l, ok := c.hands.first(t.links); ok {
+		l, redirects := c.hands.first(t.links)
+		if redirects {
 			t.real = l.place // what a program may have made says nothing of where the secret is
 		}
 		for _, name := range append([]string{t.real}, c.places.parts(t.real)...) {
@@ -51,8 +53,8 @@ func (c *compiler) secrets(shown map[string]grant) (secrets map[string]Grant, li
 			}
 			secrets[name] = s
 		}
-		if missing == nil && !c.isDenied(t.real) && !t.info.Mode.IsDir() && t.info.Nlink > 1 {
-			linked[inode{t.info.Dev, t.info.Ino}] = t.real
+		if missing == nil && !redirects && !t.info.Mode.IsDir() && t.info.Nlink > 1 {
+			linked[t.real] = s
 		}
 	}
 	return secrets, linked, nil
@@ -73,9 +75,15 @@ func holder(shown map[string]grant, real, name string) (grant, string, bool) {
 }
 
 // checkSecretLinks looks for further hard links of secret files.
-func (c *compiler) checkSecretLinks(linked map[inode]string, secrets map[string]Grant, shown map[string]grant) error {
+func (c *compiler) checkSecretLinks(linked map[string]Grant, shown map[string]grant) error {
+	wanted := map[inode]string{}
+	for _, real := range slices.Sorted(maps.Keys(linked)) {
+		if info, err := c.tree.Lstat(real); err == nil {
+			wanted[inode{info.Dev, info.Ino}] = real
+		}
+	}
 	first, secret := "", ""
-	c.eachHardLink(linked, func(host, real string) {
+	c.eachHardLink(wanted, func(host, real string) {
 		if !c.isDenied(host) && (first == "" || host < first) {
 			first, secret = host, real
 		}
@@ -84,9 +92,9 @@ func (c *compiler) checkSecretLinks(linked map[inode]string, secrets map[string]
 		return nil
 	}
 	if g, how, ok := holder(shown, secret, first); ok {
-		return secretError(g, secrets[secret], how)
+		return secretError(g, linked[secret], how)
 	}
-	return c.baseError(secrets[secret], fmt.Sprintf("shows, as %q,", first))
+	return c.baseError(linked[secret], fmt.Sprintf("shows, as %q,", first))
 }
 
 // checkBaseSecrets looks for secrets that the base shows.

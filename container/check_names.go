@@ -13,16 +13,7 @@ import (
 // system. It asks the kernel what is mounted, and not the plan, so that the checks fail where the plan is wrong: a second
 // mount on the host gives a directory a name that does not tell what it shows.
 func (c *checker) addNames() error {
-	var hidden []hooks.Path
-	known := map[string]bool{}
-	for i, p := range c.subject.Paths {
-		if (p.Kind == hooks.Secret || p.Kind == hooks.Mask) && p.Host != "" {
-			known[p.Inside] = true
-			if c.facts.Paths[i].Outside.Err == nil {
-				hidden = append(hidden, p)
-			}
-		}
-	}
+	hidden, known := c.hidden()
 	if len(hidden) == 0 {
 		return nil
 	}
@@ -49,6 +40,21 @@ func (c *checker) addNames() error {
 		}
 	}
 	return nil
+}
+
+// hidden lists the secrets and denied files that are there, and all names that are looked at already.
+func (c *checker) hidden() (list []hooks.Path, known map[string]bool) {
+	known = map[string]bool{}
+	for i, p := range c.subject.Paths {
+		if (p.Kind != hooks.Secret && p.Kind != hooks.Mask) || p.Host == "" {
+			continue
+		}
+		known[p.Inside] = true
+		if c.facts.Paths[i].Outside.Err == nil {
+			list = append(list, p)
+		}
+	}
+	return list, known
 }
 
 // placeOfPath finds the place of a host path. A link is not followed.

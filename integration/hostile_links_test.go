@@ -1,6 +1,7 @@
 package integration
 
 import (
+	"maps"
 	"net"
 	"os"
 	"os/exec"
@@ -24,9 +25,7 @@ type redirection struct {
 func redirections() []redirection {
 	write := func(more object) object {
 		files := object{"write": []string{"$W"}}
-		for key, value := range more {
-			files[key] = value
-		}
+		maps.Copy(files, more)
 		return object{"files": files}
 	}
 	return []redirection{
@@ -207,7 +206,7 @@ func TestRedirectedSocket(t *testing.T) {
 		serve := func(name, text string) {
 			ln, err := net.Listen("unix", b.path(name))
 			b.mustDo(err)
-			b.t.Cleanup(func() { ln.Close() })
+			b.t.Cleanup(func() { _ = ln.Close() })
 			go func() {
 				for {
 					c, err := ln.Accept()
@@ -215,7 +214,7 @@ func TestRedirectedSocket(t *testing.T) {
 						return
 					}
 					_, _ = c.Write([]byte(text))
-					c.Close()
+					_ = c.Close()
 				}
 			}()
 		}

@@ -159,8 +159,14 @@ func TestSecondMountsOfTheHost(t *testing.T) {
 		same(t, strings.Join(c.rules, ", "), mounts(v), c.want)
 	}
 	for _, c := range [][]string{
-		{"read /whole", "secret /d/s"}, {"read /part", "secret /d/s"}, {"read /deep", "secret /d/s"}, {"read /part", "secret /d/s/k"},
-		{"read /d", "secret /part"}, {"read /d/s/k", "secret /part"}, {"base system", "secret /d/s"}, {"base system", "secret /d/s/sub/k"},
+		{"read /whole", "secret /d/s"},
+		{"read /part", "secret /d/s"},
+		{"read /deep", "secret /d/s"},
+		{"read /part", "secret /d/s/k"},
+		{"read /d", "secret /part"},
+		{"read /d/s/k", "secret /part"},
+		{"base system", "secret /d/s"},
+		{"base system", "secret /d/s/sub/k"},
 	} {
 		var e *Error
 		if _, err := Compile(request(host(t, hostLines...), rules(t, c...))); !errors.As(err, &e) || e.Code != codeSecret {
@@ -189,8 +195,14 @@ func TestHardLinksOfTheBase(t *testing.T) {
 
 func TestPlaces(t *testing.T) {
 	p := newPlaces(host(t), []HostMount{
-		{1, 0, "8:1", "/", "/"}, {2, 1, "8:2", "/sub", "/mnt"}, {3, 2, "8:3", "/", "/mnt"}, {4, 3, "8:1", "/home/u", "/mnt/u"},
-		{5, 2, "8:4", "/", "/mnt/hidden"}, {6, 1, "8:5", "/", "/gone"}, {7, 1, "8:1", "/etc/f", "/file"}, {8, 77, "8:6", "/", "/odd"},
+		{1, 0, "8:1", "/", "/"},
+		{2, 1, "8:2", "/sub", "/mnt"},
+		{3, 2, "8:3", "/", "/mnt"},
+		{4, 3, "8:1", "/home/u", "/mnt/u"},
+		{5, 2, "8:4", "/", "/mnt/hidden"},
+		{6, 1, "8:5", "/", "/gone"},
+		{7, 1, "8:1", "/etc/f", "/file"},
+		{8, 77, "8:6", "/", "/odd"},
 	})
 	for path, want := range map[string]hostPlace{
 		"/": {"8:1", "/"}, "/x/y": {"8:1", "/x/y"}, "/mnt": {"8:3", "/"}, "/mnt/hidden/x": {"8:3", "/hidden/x"}, "/mnt/u/d": {"8:1", "/home/u/d"},

@@ -33,7 +33,7 @@ func (c *compiler) checkSecrets() error {
 
 // secrets collects those that no deny hides, under every host path that mounts give them, and all files that have other
 // names: a deny of a directory does not hide these. No grant may hold a secret.
-func (c *compiler) secrets(shown map[string]grant) (secrets map[string]Grant, linked map[string]Grant, err error) {
+func (c *compiler) secrets(shown map[string]grant) (secrets, linked map[string]Grant, err error) {
 	secrets, linked = map[string]Grant{}, map[string]Grant{}
 	for _, s := range sortedGrants(c.Policy.Secrets) {
 		if err := checkPath(s); err != nil {
@@ -44,10 +44,8 @@ func (c *compiler) secrets(shown map[string]grant) (secrets map[string]Grant, li
 		if redirects {
 			t.real = l.place // what a program may have made says nothing of where the secret is
 		}
-		for _, name := range append([]string{t.real}, c.places.parts(t.real)...) {
-			if c.isDenied(name) {
-				continue
-			}
+		names := append([]string{t.real}, c.places.parts(t.real)...)
+		for _, name := range slices.DeleteFunc(names, c.isDenied) {
 			if g, how, ok := holder(shown, t.real, name); ok {
 				return nil, nil, secretError(g, s, how)
 			}

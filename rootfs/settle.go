@@ -98,10 +98,8 @@ func (c *compiler) place() (moved bool, err error) {
 		if it.class == classBase && c.replaced(it, spot) {
 			continue
 		}
-		if l, redirects := c.hands.first(c.scene.onHost(links)); redirects {
-			if err == nil && it.class >= classRead {
-				err = redirected(it.From, it.asked, l, spot.Path)
-			}
+		if redirects, why := c.targetRedirects(it, links, spot); redirects {
+			err = cmp.Or(err, why)
 			continue
 		}
 		if spot.Path != it.Target {
@@ -112,6 +110,16 @@ func (c *compiler) place() (moved bool, err error) {
 		}
 	}
 	return moved, err
+}
+
+// targetRedirects reports whether a target goes through a link that a program may have made. What the policy asks for is
+// refused then, what sandboxes have by default is left out.
+func (c *compiler) targetRedirects(it *item, links []link, spot Place) (bool, error) {
+	l, redirects := c.hands.first(c.scene.onHost(links))
+	if !redirects || it.class < classRead {
+		return redirects, nil
+	}
+	return true, redirected(it.From, it.asked, l, spot.Path)
 }
 
 // replaced reports whether the policy put something of its own where this part of the base would be. The base's own

@@ -89,16 +89,10 @@ func (c *compiler) place() (moved bool, err error) {
 	for i := range c.items {
 		it := &c.items[i]
 		spot, links, walkErr := c.scene.trace(it.Target)
-		if errors.Is(walkErr, errLoop) {
-			if err == nil {
-				err = invalid("", "%s %q goes in circles through symbolic links", it.From, it.asked)
-			}
+		if it.class == classBase && c.replaced(it, spot) && !errors.Is(walkErr, errLoop) {
 			continue
 		}
-		if it.class == classBase && c.replaced(it, spot) {
-			continue
-		}
-		if redirects, why := c.targetRedirects(it, links, spot); redirects {
+		if lost, why := c.targetIsLost(it, links, spot, walkErr); lost {
 			err = cmp.Or(err, why)
 			continue
 		}
@@ -112,9 +106,12 @@ func (c *compiler) place() (moved bool, err error) {
 	return moved, err
 }
 
-// targetRedirects reports whether a target goes through a link that a program may have made. What the policy asks for is
-// refused then, what sandboxes have by default is left out.
-func (c *compiler) targetRedirects(it *item, links []link, spot Place) (bool, error) {
+// targetIsLost reports whether a target goes in circles, or through a link that a program may have made. What the policy
+// asks for is refused in that case, what sandboxes have by default is left out.
+func (c *compiler) targetIsLost(it *item, links []link, spot Place, walkErr error) (bool, error) {
+	if errors.Is(walkErr, errLoop) {
+		return true, invalid("", "%s %q goes in circles through symbolic links", it.From, it.asked)
+	}
 	l, redirects := c.hands.first(c.scene.onHost(links))
 	if !redirects || it.class < classRead {
 		return redirects, nil

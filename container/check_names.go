@@ -1,8 +1,8 @@
 package container
 
 import (
-	"os"
 	"path/filepath"
+	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -21,24 +21,27 @@ func (c *checker) addNames() error {
 	if err != nil {
 		return err
 	}
-	for _, p := range hidden {
-		at, err := s.placeOfPath(p.Host)
-		if err != nil {
-			continue // it is gone; its own name is looked at all the same
-		}
-		for _, n := range s.namesOf(at) {
-			if known[n.Inside] {
-				continue
-			}
-			known[n.Inside] = true
-			n.Kind, n.Host = hooks.OtherName, filepath.Join(p.Host, n.Host)
-			if p.Kind == hooks.Secret {
-				n.Kind = hooks.Secret
-			}
-			c.subject.Paths = append(c.subject.Paths, n)
-			c.facts.Paths = append(c.facts.Paths, hooks.PathSeen{Outside: look(n)})
+	n := &otherNames{c, known, map[place][]string{}, map[place]hooks.Path{}}
+	for _, m := range s.there {
+		if !m.within(s.state) { // else it is a mask; the state directory may lie in a denied directory
+			n.mounts[m.place] = append(n.mounts[m.place], m.target)
 		}
 	}
+	own := map[uint64]mountLine{}
+	for _, m := range s.own {
+		own[uint64(m.id)] = m
+	}
+	for _, p := range hidden {
+		at, ok := placeOfPath(p.Host, own)
+		if !ok {
+			continue // it is gone; its own name is looked at all the same
+		}
+		if n.hidden[at].Kind != hooks.Secret {
+			n.hidden[at] = p
+		}
+		n.whole(p, at)
+	}
+	n.parts()
 	return nil
 }
 
@@ -57,34 +60,62 @@ func (c *checker) hidden() (list []hooks.Path, known map[string]bool) {
 	return list, known
 }
 
-// placeOfPath finds the place of a host path. A link is not followed.
-func (s *shown) placeOfPath(path string) (place, error) {
-	fd, err := unix.Open(path, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return place{}, err
+// placeOfPath finds the place of a host path, by our own mounts. A link is not followed.
+func placeOfPath(path string, own map[uint64]mountLine) (place, bool) {
+	var st unix.Statx_t
+	err := unix.Statx(unix.AT_FDCWD, path, unix.AT_SYMLINK_NOFOLLOW, unix.STATX_MNT_ID, &st)
+	m, ok := own[st.Mnt_id]
+	if err != nil || !ok {
+		return place{}, false
 	}
-	f := os.NewFile(uintptr(fd), path)
-	defer f.Close()
-	return placeOf(f, s.own)
+	rel, err := filepath.Rel(m.target, path)
+	return place{m.dev, filepath.Join(m.path, rel)}, err == nil && filepath.IsLocal(rel)
 }
 
-// namesOf lists the names inside that the sandbox's mounts give a place, and those of its parts that are mounted by
-// themselves; Host is the part's path below the place.
-func (s *shown) namesOf(p place) []hooks.Path {
-	var list []hooks.Path
-	for _, m := range s.there {
-		if m.within(s.state) {
-			continue // a mask; the state directory may lie in a denied directory
+// otherNames are those that the sandbox's mounts give to what is hidden.
+type otherNames struct {
+	*checker
+	known  map[string]bool
+	mounts map[place][]string // what is mounted inside → where
+	hidden map[place]hooks.Path
+}
+
+// whole adds the names of mounts that show a place or a directory above it.
+func (n *otherNames) whole(p hooks.Path, at place) {
+	for up := at; ; up.path = filepath.Dir(up.path) {
+		for _, target := range n.mounts[up] {
+			n.add(p, filepath.Join(target, strings.TrimPrefix(at.path, up.path)), "")
 		}
-		if p.within(m.place) {
-			if rel, err := filepath.Rel(m.path, p.path); err == nil {
-				list = append(list, hooks.Path{Inside: filepath.Join(m.target, rel)})
-			}
-		} else if m.within(p) {
-			if rel, err := filepath.Rel(p.path, m.path); err == nil {
-				list = append(list, hooks.Path{Inside: m.target, Host: rel})
+		if up.path == "/" {
+			return
+		}
+	}
+}
+
+// parts adds the mounts of what lies in a hidden directory.
+func (n *otherNames) parts() {
+	for m, targets := range n.mounts {
+		for up := m; up.path != "/"; {
+			up.path = filepath.Dir(up.path)
+			p, ok := n.hidden[up]
+			for _, target := range targets {
+				if ok {
+					n.add(p, target, strings.TrimPrefix(m.path, up.path))
+				}
 			}
 		}
 	}
-	return list
+}
+
+func (n *otherNames) add(p hooks.Path, inside, part string) {
+	if n.known[inside] {
+		return
+	}
+	n.known[inside] = true
+	other := hooks.Path{Kind: hooks.OtherName, Inside: inside, Host: filepath.Join(p.Host, part)}
+	if p.Kind == hooks.Secret {
+		other.Kind = hooks.Secret
+	}
+	n.subject.Paths = append(n.subject.Paths, other)
+	n.facts.Paths = append(n.facts.Paths, hooks.PathSeen{Outside: look(other)})
 }

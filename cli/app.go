@@ -249,6 +249,11 @@ func (p *program) store(c *cli.Context) (*container.Store, error) {
 	return container.OpenStore(p.statePath(c))
 }
 
+// trust is what every command believes; see container.Trust.
+func (p *program) trust(c *cli.Context) container.Trust {
+	return container.Trust{State: p.statePath(c)}
+}
+
 func (p *program) statePath(c *cli.Context) string {
 	dir := c.String("root")
 	if dir == "" {

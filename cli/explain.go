@@ -91,7 +91,7 @@ func (p *program) explain(c *cli.Context, asks *[]ask) error {
 	if c.IsSet("html") && (c.String("html") == "" || len(list) > 0 || c.Bool("json")) {
 		return &usage{"--html writes the whole view to a file, and nothing else", "sandboxrun explain --html view.html"}
 	}
-	d, err := p.decide(c.String("policy"), true, nil)
+	d, err := p.decide(c.String("policy"), true, nil, p.trust(c))
 	if err != nil {
 		return err
 	}

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"os"
 	"path/filepath"
 
 	"github.com/urfave/cli/v2"
@@ -24,7 +23,7 @@ func policyFlag() cli.Flag {
 // loadPolicy reads the policy that --policy names. Without one it is the default preset, with the current directory as
 // the writable workspace where workspace says so.
 func (p *program) loadPolicy(name string, workspace bool) (*spec.Policy, error) {
-	in := spec.Input{Env: p.env, Home: p.env["HOME"], ReadFile: os.ReadFile, Cwd: p.cwd}
+	in := spec.Input{Env: p.env, Home: p.env["HOME"], ReadFile: readFile, Cwd: p.cwd}
 	switch {
 	case name == "" && workspace:
 		if p.cwdErr != nil {
@@ -65,12 +64,14 @@ func readPolicy(in *spec.Input, name string, stdin io.Reader) error {
 		}
 		return nil
 	}
-	data, err := os.ReadFile(name)
+	// A preset's name is that preset, as for extends: a program that may write in the current directory could make a file of the
+	// same name.
+	if preset, ok := spec.Preset(name); ok {
+		in.Name, in.Data, in.Dir = "preset "+name, preset, "/"
+		return nil
+	}
+	data, err := readFile(name)
 	if errors.Is(err, fs.ErrNotExist) {
-		if preset, ok := spec.Preset(name); ok {
-			in.Name, in.Data, in.Dir = "preset "+name, preset, "/"
-			return nil
-		}
 		return &usage{fmt.Sprintf("there is no policy file or preset %q", name), "sandboxrun policy presets"}
 	}
 	if err != nil {
@@ -80,13 +81,16 @@ func readPolicy(in *spec.Input, name string, stdin io.Reader) error {
 	if err != nil {
 		return fmt.Errorf("read policy: %w", err)
 	}
-	in.Name, in.Data, in.Dir = name, data, filepath.Dir(abs)
+	in.Name, in.Data, in.Dir, in.Path = name, data, filepath.Dir(abs), abs
+	if ownDescriptor(name) {
+		in.Path, _ = filepath.EvalSymlinks(name) // of a pipe there is no path
+	}
 	return nil
 }
 
 // plan reads a policy and decides.
-func (p *program) plan(name string, workspace bool, env map[string]string) (*spec.Plan, error) {
-	d, err := p.decide(name, workspace, env)
+func (p *program) plan(name string, workspace bool, env map[string]string, t container.Trust) (*spec.Plan, error) {
+	d, err := p.decide(name, workspace, env, t)
 	return d.plan, err
 }
 
@@ -97,11 +101,15 @@ type decision struct {
 	plan   *spec.Plan
 }
 
-func (p *program) decide(name string, workspace bool, env map[string]string) (d decision, err error) {
+func (p *program) decide(name string, workspace bool, env map[string]string, t container.Trust) (d decision, err error) {
 	if d.policy, err = p.loadPolicy(name, workspace); err != nil {
 		return d, err
 	}
 	if d.host, err = container.Probe(d.policy.Limits); err != nil {
+		return d, err
+	}
+	t.Policy, t.RuntimeDir = d.policy.Paths, p.env["XDG_RUNTIME_DIR"]
+	if err = container.AddTrust(d.host, t); err != nil {
 		return d, err
 	}
 	d.host.Env, d.host.ExecEnv = p.env, env
@@ -130,7 +138,7 @@ func (p *program) policyCommand() *cli.Command {
 					if c.NArg() != 1 {
 						return &usage{"name one policy file", "sandboxrun policy check FILE"}
 					}
-					if _, err := p.plan(c.Args().First(), false, nil); err != nil {
+					if _, err := p.plan(c.Args().First(), false, nil, p.trust(c)); err != nil {
 						return err
 					}
 					fmt.Fprintf(p.out, "%s: valid\n", c.Args().First())

@@ -3,7 +3,6 @@ package cli
 import (
 	"crypto/ed25519"
 	"fmt"
-	"os"
 
 	"github.com/urfave/cli/v2"
 
@@ -30,7 +29,7 @@ func (p *program) signingKey(c *cli.Context) (ed25519.PrivateKey, error) {
 		return nil, &usage{"--sign goes with --record", helpHint(c)}
 	}
 	const hint = "openssl genpkey -algorithm ed25519 -out KEY.pem makes one"
-	data, err := os.ReadFile(path)
+	data, err := readFile(path)
 	if err != nil {
 		return nil, &usage{fmt.Sprintf("--sign: %v", err), hint}
 	}

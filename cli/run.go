@@ -79,7 +79,9 @@ func (p *program) run(c *cli.Context) error {
 		return err
 	}
 	defer store.Close()
-	sb, err := p.newSandbox(store, request{c.String("policy"), true, req.Env}, "run-"+strings.ToLower(rand.Text()), o)
+	trust := p.trust(c)
+	trust.Record, trust.Output, trust.Key = o.Record, req.OutputDir, c.String("sign")
+	sb, err := p.newSandbox(store, request{c.String("policy"), true, req.Env, trust}, "run-"+strings.ToLower(rand.Text()), o)
 	if err != nil {
 		return err
 	}
@@ -95,11 +97,12 @@ type request struct {
 	policy    string
 	workspace bool
 	env       map[string]string
+	trust     container.Trust
 }
 
 // newSandbox builds a sandbox of a policy, once what dead ones have left is out of the way.
 func (p *program) newSandbox(s *container.Store, r request, id string, o container.Options) (*container.Sandbox, error) {
-	plan, err := p.plan(r.policy, r.workspace, r.env)
+	plan, err := p.plan(r.policy, r.workspace, r.env, r.trust)
 	if err != nil {
 		return nil, err
 	}
@@ -114,5 +117,12 @@ func (p *program) newSandbox(s *container.Store, r request, id string, o contain
 	if o.Record != "" {
 		o.Versions = versions()
 	}
-	return s.CreateWith(id, plan, o)
+	sb, err := s.CreateWith(id, plan, o)
+	if err != nil {
+		return nil, err
+	}
+	for _, w := range sb.State().Warnings[len(plan.Warnings):] { // of what was found only then
+		p.warn(w)
+	}
+	return sb, nil
 }

@@ -48,7 +48,9 @@ func (p *program) create(c *cli.Context) error {
 		return err
 	}
 	return p.withStore(c, func(s *container.Store) error {
-		sb, err := p.newSandbox(s, request{policy: c.String("policy")}, id, o)
+		trust := p.trust(c)
+		trust.Record = o.Record
+		sb, err := p.newSandbox(s, request{policy: c.String("policy"), trust: trust}, id, o)
 		if err != nil {
 			return err
 		}
@@ -89,6 +91,11 @@ func (p *program) deleteCommand() *cli.Command {
 				return err
 			}
 			return p.withStore(c, func(s *container.Store) error {
+				if key != nil {
+					if err := s.KeyIsKept(id, c.String("sign")); err != nil {
+						return err
+					}
+				}
 				err := s.DeleteSigned(id, key)
 				if err != nil && c.Bool("force") && describe(err).code == "not_found" {
 					return nil

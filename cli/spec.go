@@ -32,7 +32,7 @@ func (p *program) specCommand() *cli.Command {
 }
 
 func (p *program) spec(c *cli.Context) error {
-	plan, err := p.plan(c.String("policy"), false, nil)
+	plan, err := p.plan(c.String("policy"), false, nil, p.trust(c))
 	if err != nil {
 		return err
 	}

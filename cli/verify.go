@@ -18,6 +18,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/sandboxrun/sandboxrun/record"
+	"github.com/sandboxrun/sandboxrun/rootfs"
 )
 
 func (p *program) verifyCommand() *cli.Command {
@@ -90,7 +91,7 @@ func openRecord(path string) (*os.File, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open record: %w", err)
 	}
-	f, err := os.Open(path)
+	f, err := rootfs.OpenRegular(path)
 	if err != nil {
 		return nil, fmt.Errorf("open record: %w", err)
 	}
@@ -125,7 +126,7 @@ func (p *program) verifyOptions(c *cli.Context, path string) (record.Options, er
 }
 
 func readPublicKey(name string) (ed25519.PublicKey, error) {
-	data, err := os.ReadFile(name)
+	data, err := readFile(name)
 	if err != nil {
 		return nil, fmt.Errorf("read key: %w", err)
 	}
@@ -138,7 +139,7 @@ func readPublicKey(name string) (ed25519.PublicKey, error) {
 
 // readSignature gives nothing where there is none.
 func readSignature(path string) ([]byte, error) {
-	f, err := os.Open(path)
+	f, err := rootfs.OpenRegular(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}

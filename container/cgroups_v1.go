@@ -89,6 +89,8 @@ func setLegacy(dir, controller string, l cgroupLimits) error {
 		return setLimits(dir, []limitFile{
 			{file: "memory.limit_in_bytes", value: l.pages()},
 			{file: "memory.memsw.limit_in_bytes", value: l.pages(), optional: true}, // memory and swap together
+			// What TCP has in its buffers counts by itself. Who has too much there is made to wait, and not ended.
+			{file: "memory.kmem.tcp.limit_in_bytes", value: l.pages(), optional: true},
 		})
 	case "pids":
 		if l.Pids > 0 {
@@ -98,6 +100,9 @@ func setLegacy(dir, controller string, l cgroupLimits) error {
 		if l.CPUs > 0 {
 			return setLegacyCPU(dir, l.quota())
 		}
+	case "cpuacct": // it only counts
+	default:
+		return fmt.Errorf("limit %s: there is no such controller", controller)
 	}
 	return nil
 }

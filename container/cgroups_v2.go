@@ -209,6 +209,8 @@ func setUnified(dir string, controllers []string, l cgroupLimits) error {
 			list = append(list, limitFile{file: "pids.max", value: strconv.FormatInt(l.Pids, 10)})
 		case "cpu":
 			list = append(list, limitFile{file: "cpu.max", value: fmt.Sprintf("%d %d", l.quota(), cgroupPeriod)})
+		default:
+			return fmt.Errorf("limit %s: there is no such controller", c)
 		}
 	}
 	return setLimits(dir, list)

@@ -2,7 +2,6 @@ package container
 
 import (
 	"crypto/rand"
-	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -61,11 +60,17 @@ func (c *checker) run(filter []unix.SockFilter) ([]hooks.Result, error) {
 }
 
 func (c *checker) look(filter []unix.SockFilter) error {
-	null, err := os.OpenFile("/dev/null", os.O_RDWR, 0)
+	null, err := c.sb.null()
 	if err != nil {
-		return fmt.Errorf("check sandbox: %w", err)
+		return err
 	}
 	defer null.Close()
+	messages, theirs, err := messages()
+	if err != nil {
+		return err
+	}
+	defer messages.Close()
+	defer theirs.Close()
 	if c.subject.Network {
 		c.listen()
 		defer c.closeTargets()
@@ -74,7 +79,7 @@ func (c *checker) look(filter []unix.SockFilter) error {
 		return err
 	}
 	c.prepare(filter)
-	c.cmd.Stdio = [3]*os.File{null, null, null}
+	c.cmd.Stdio = [3]*os.File{null, theirs, null}
 	var p probe
 	defer p.release()
 	p.plan(c)
@@ -86,6 +91,7 @@ func (c *checker) look(filter []unix.SockFilter) error {
 		return fail(CodeCheck, "", "the checks of the sandbox were ended before they were done")
 	}
 	p.read(c, cpu)
+	p.receive(c, messages)
 	c.lookOutside()
 	return nil
 }
@@ -112,12 +118,13 @@ func (c *checker) prepare(filter []unix.SockFilter) {
 			l.Host = own.Max
 			l.Want = min(l.Want, own.Max)
 		}
+		l.Exact = r.Resource == unix.RLIMIT_CORE
 		f.Limits = append(f.Limits, l)
 	}
 	if c.cmd.CPUs != nil {
 		var own unix.CPUSet
 		_ = unix.SchedGetaffinity(0, &own)
-		f.Limits = append(f.Limits, hooks.LimitRead{Name: "processors", Want: uint64(c.cmd.CPUs.Count()), Host: uint64(own.Count())})
+		f.Limits = append(f.Limits, hooks.LimitRead{Name: processorsLimit, Want: uint64(c.cmd.CPUs.Count()), Host: uint64(own.Count())})
 	}
 	for _, g := range c.cmd.Limits.Groups {
 		f.Groups = append(f.Groups, groupRead(g))
@@ -128,6 +135,9 @@ func (c *checker) prepare(filter []unix.SockFilter) {
 		f.Env = append(f.Env, name)
 	}
 }
+
+// processorsLimit is what the processors that a program can run on are called among the limits that are read back.
+const processorsLimit = "processors"
 
 // groupRead says by what it can be told that an exec is in its group. Where the kernel makes its control group namespace
 // in that group (version 2) its path is "/" inside.

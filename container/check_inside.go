@@ -34,10 +34,16 @@ type probe struct {
 	rlimits    []rlimitCall
 	affinity   text
 	group      text
+	hello      int
+	message    *unix.Msghdr // with descriptor 0
+	sent       []sentFile
 	last       int
 }
 
-type pathCalls struct{ stat, statfs, open, tmpfile, access int } // -1: not made
+type pathCalls struct { // -1: not made
+	stat, statfs, open, tmpfile, access int
+	changes                             []change
+}
 
 type rlimitCall struct {
 	call  int
@@ -76,6 +82,7 @@ func (p *probe) plan(c *checker) {
 	if c.subject.Network {
 		p.network(c)
 	}
+	p.hello = p.sayHello()
 	p.last = p.calls.Add(forkexec.InPlace, unix.SYS_GETPID)
 }
 
@@ -135,6 +142,9 @@ func (p *probe) limits(c *checker) {
 			p.rlimits = append(p.rlimits, r)
 			continue
 		}
+		if l.Name != processorsLimit {
+			continue // it is not known how to read it: check_read.go says so
+		}
 		p.affinity.buf = make([]byte, mask)
 		p.affinity.read = p.calls.Add(forkexec.InPlace, unix.SYS_SCHED_GETAFFINITY, 0, mask, p.affinity.buf)
 	}
@@ -145,7 +155,7 @@ func (p *probe) limits(c *checker) {
 
 // rlimitNumber undoes forkexec.RlimitName; -1 if it is no rlimit.
 func rlimitNumber(name string) int {
-	for _, r := range []int{unix.RLIMIT_CPU, unix.RLIMIT_FSIZE, unix.RLIMIT_NOFILE, unix.RLIMIT_NPROC} {
+	for _, r := range []int{unix.RLIMIT_CPU, unix.RLIMIT_FSIZE, unix.RLIMIT_NOFILE, unix.RLIMIT_NPROC, unix.RLIMIT_CORE} {
 		if forkexec.RlimitName(r) == name {
 			return r
 		}
@@ -162,7 +172,7 @@ func (p *probe) lookAtPaths(c *checker) {
 	p.pin.Pin(&p.stats[0])
 	p.pin.Pin(&p.statfs[0])
 	for i, path := range c.subject.Paths {
-		p.paths = append(p.paths, p.lookAt(i, path, c.facts.Paths[i].Outside))
+		p.paths = append(p.paths, p.lookAt(i, path, c))
 	}
 	for i, ns := range c.facts.Namespaces {
 		p.namespaces = append(p.namespaces, p.stat("/proc/self/ns/"+ns.Name, n+i))
@@ -170,22 +180,26 @@ func (p *probe) lookAtPaths(c *checker) {
 	p.stat("/proc", len(p.stats)-1) // behind all others
 }
 
-func (p *probe) lookAt(i int, path hooks.Path, outside hooks.Node) pathCalls {
+func (p *probe) lookAt(i int, path hooks.Path, c *checker) pathCalls {
+	outside := c.facts.Paths[i].Outside
 	dir, regular := outside.Dir(), outside.Regular()
 	if path.Host == "" {
 		dir, regular = path.Dir, !path.Dir
 	}
-	q := pathCalls{-1, -1, -1, -1, -1}
+	q := pathCalls{stat: -1, statfs: -1, open: -1, tmpfile: -1, access: -1}
 	q.stat = p.stat(path.Inside, i)
 	switch path.Kind {
 	case hooks.Secret, hooks.OtherName, hooks.ProbePath, hooks.HiddenProc:
+		return q
+	case hooks.Foreign:
+		q.changes = p.change(i, path, outside, c.cmd.ShownUID)
 		return q
 	case hooks.Mask:
 		q.open = p.try(path.Inside, unix.R_OK, dir || regular, onlyRead)
 	case hooks.WritableGrant:
 		q.open, q.access = p.access(path.Inside, unix.R_OK), p.access(path.Inside, unix.W_OK)
 		if dir {
-			q.tmpfile = p.open(path.Inside, tmpfile, 0o600)
+			q.tmpfile = p.make(i, path)
 		}
 	default:
 		q.open = p.access(path.Inside, unix.R_OK)

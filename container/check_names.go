@@ -7,6 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/sandboxrun/sandboxrun/hooks"
+	"github.com/sandboxrun/sandboxrun/spec"
 )
 
 // addNames adds, for each secret and denied file, the names under which the sandbox's mounts have its place in the file
@@ -21,10 +22,10 @@ func (c *checker) addNames() error {
 	if err != nil {
 		return err
 	}
-	n := &otherNames{c, known, map[place][]string{}, map[place]hooks.Path{}}
+	n := &otherNames{c, known, map[spec.Place][]string{}, map[spec.Place]hooks.Path{}}
 	for _, m := range s.there {
-		if !m.within(s.state) { // else it is a mask; the state directory may lie in a denied directory
-			n.mounts[m.place] = append(n.mounts[m.place], m.target)
+		if !m.Within(s.state) { // else it is a mask; the state directory may lie in a denied directory
+			n.mounts[m.Place] = append(n.mounts[m.Place], m.target)
 		}
 	}
 	own := map[uint64]mountLine{}
@@ -61,32 +62,32 @@ func (c *checker) hidden() (list []hooks.Path, known map[string]bool) {
 }
 
 // placeOfPath finds the place of a host path, by our own mounts. A link is not followed.
-func placeOfPath(path string, own map[uint64]mountLine) (place, bool) {
+func placeOfPath(path string, own map[uint64]mountLine) (spec.Place, bool) {
 	var st unix.Statx_t
 	err := unix.Statx(unix.AT_FDCWD, path, unix.AT_SYMLINK_NOFOLLOW, unix.STATX_MNT_ID, &st)
 	m, ok := own[st.Mnt_id]
 	if err != nil || !ok {
-		return place{}, false
+		return spec.Place{}, false
 	}
 	rel, err := filepath.Rel(m.target, path)
-	return place{m.dev, filepath.Join(m.path, rel)}, err == nil && filepath.IsLocal(rel)
+	return spec.Place{Dev: m.Dev, Path: filepath.Join(m.Path, rel)}, err == nil && filepath.IsLocal(rel)
 }
 
 // otherNames are those that the sandbox's mounts give to what is hidden.
 type otherNames struct {
 	*checker
 	known  map[string]bool
-	mounts map[place][]string // what is mounted inside → where
-	hidden map[place]hooks.Path
+	mounts map[spec.Place][]string // what is mounted inside → where
+	hidden map[spec.Place]hooks.Path
 }
 
 // whole adds the names of mounts that show a place or a directory above it.
-func (n *otherNames) whole(p hooks.Path, at place) {
-	for up := at; ; up.path = filepath.Dir(up.path) {
+func (n *otherNames) whole(p hooks.Path, at spec.Place) {
+	for up := at; ; up.Path = filepath.Dir(up.Path) {
 		for _, target := range n.mounts[up] {
-			n.add(p, filepath.Join(target, strings.TrimPrefix(at.path, up.path)), "")
+			n.add(p, filepath.Join(target, strings.TrimPrefix(at.Path, up.Path)), "")
 		}
-		if up.path == "/" {
+		if up.Path == "/" {
 			return
 		}
 	}
@@ -95,12 +96,12 @@ func (n *otherNames) whole(p hooks.Path, at place) {
 // parts adds the mounts of what lies in a hidden directory.
 func (n *otherNames) parts() {
 	for m, targets := range n.mounts {
-		for up := m; up.path != "/"; {
-			up.path = filepath.Dir(up.path)
+		for up := m; up.Path != "/"; {
+			up.Path = filepath.Dir(up.Path)
 			p, ok := n.hidden[up]
 			for _, target := range targets {
 				if ok {
-					n.add(p, target, strings.TrimPrefix(m.path, up.path))
+					n.add(p, target, strings.TrimPrefix(m.Path, up.Path))
 				}
 			}
 		}

@@ -111,11 +111,7 @@ func (c *checker) lookOutside() {
 	if entries, err := os.ReadDir("/proc/self/fd"); err == nil {
 		f.HostDescriptors = len(entries) - 1
 	}
-	e := &c.sb.state.Launch
-	f.HostID = [2]uint32{uint32(e.UID), uint32(e.GID)}
-	if f.Caller = e.UID == 0; f.Caller {
-		f.HostID = [2]uint32{uint32(os.Geteuid()), uint32(os.Getegid())}
-	}
+	f.Launcher = [2]uint32{uint32(os.Geteuid()), uint32(os.Getegid())}
 	f.Privileged = os.Geteuid() == 0
 	for i := range c.targets {
 		c.targets[i].note(f)

@@ -109,6 +109,9 @@ func (p *probe) readPath(i int, q pathCalls, seen *hooks.PathSeen) {
 	if q.access >= 0 {
 		seen.Write = p.err(q.access)
 	}
+	for _, ch := range q.changes {
+		seen.Changes = append(seen.Changes, hooks.Attempt{Name: ch.name, Err: p.err(ch.call)})
+	}
 	if q.tmpfile < 0 {
 		return
 	}
@@ -123,6 +126,10 @@ func (p *probe) readLimits(f *hooks.Facts, cpu time.Duration) {
 	for i := range f.Limits {
 		l := &f.Limits[i]
 		if rlimitNumber(l.Name) < 0 {
+			if l.Name != processorsLimit {
+				l.Err = errors.New("nothing reads it back")
+				continue
+			}
 			l.Err = p.err(p.affinity.read)
 			for _, b := range p.affinity.buf {
 				l.Got += uint64(bits.OnesCount8(b))
@@ -131,6 +138,9 @@ func (p *probe) readLimits(f *hooks.Facts, cpu time.Duration) {
 		}
 		l.Err = p.err(p.rlimits[at].call)
 		l.Got = binary.NativeEndian.Uint64(p.rlimits[at].value[8:]) // the hard one
+		if l.Exact {                                                // the kernel looks at the other one
+			l.Got = binary.NativeEndian.Uint64(p.rlimits[at].value)
+		}
 		at++
 	}
 	if len(f.Groups) == 0 {

@@ -25,9 +25,6 @@ import (
 // Descriptors that process 1 finds open; stub.c says what for. libcontainer numbers them from 3.
 const pauseStub = "/proc/self/fd/3"
 
-// filterFile holds the compiled seccomp filter, in the sandbox's directory.
-const filterFile = "seccomp.bpf"
-
 // Create builds a sandbox and leaves it ready for Exec. It ends with its owner; nil means that only Delete ends it.
 // Whatever fails, nothing is left behind. Where the plan has a relay, the calling program must be one that answers to
 // RelayCommand by Relay.
@@ -38,6 +35,9 @@ func (s *Store) Create(id string, plan *spec.Plan, owner *Owner) (*Sandbox, erro
 // CreateWith is Create with all options.
 func (s *Store) CreateWith(id string, plan *spec.Plan, o Options) (_ *Sandbox, err error) {
 	if err := CheckID(id); err != nil {
+		return nil, err
+	}
+	if err := s.keptFrom(plan.View); err != nil {
 		return nil, err
 	}
 	lock, err := s.reserve(id)
@@ -52,6 +52,9 @@ func (s *Store) CreateWith(id string, plan *spec.Plan, o Options) (_ *Sandbox, e
 			err = noNextBest(err, plan.BestEffort)
 		}
 	}()
+	if err := s.reserveID(id, plan); err != nil {
+		return nil, err
+	}
 	dir, err := s.root.OpenRoot(id)
 	if err != nil {
 		return nil, fmt.Errorf("create sandbox: %w", err)
@@ -63,9 +66,6 @@ func (s *Store) CreateWith(id string, plan *spec.Plan, o Options) (_ *Sandbox, e
 	filter, err := forkexec.CompileSeccomp(plan.Spec.Linux.Seccomp, runtime.GOARCH)
 	if err != nil {
 		return nil, fail("sandbox_unavailable", "", "create sandbox: %w", err)
-	}
-	if err := writeNew(dir, filterFile, string(forkexec.EncodeFilter(filter)), 0o400); err != nil {
-		return nil, err
 	}
 	if err := sb.start(plan, o, filter, dir, lock); err != nil {
 		return nil, err
@@ -86,6 +86,11 @@ func (sb *Sandbox) start(plan *spec.Plan, o Options, filter []unix.SockFilter, d
 		return err
 	}
 	defer trees.close()
+	around := lookAround(plan)
+	if sb.sealed, err = forkexec.NewSealed(); err != nil {
+		return fail("sandbox_unavailable", "", "create sandbox: %w", err)
+	}
+	defer sb.sealed.Close()
 	ready, release, err := os.Pipe()
 	if err != nil {
 		return fmt.Errorf("create sandbox: %w", err)
@@ -111,7 +116,7 @@ func (sb *Sandbox) start(plan *spec.Plan, o Options, filter []unix.SockFilter, d
 	if err != nil {
 		return err
 	}
-	if err = sb.furnish(plan, trees); err == nil {
+	if err = sb.furnish(plan, trees, await(around, plan)); err == nil {
 		err = sb.prove(plan, o, checks, filter, dir)
 	}
 	if err != nil {
@@ -133,8 +138,9 @@ func (sb *Sandbox) start(plan *spec.Plan, o Options, filter []unix.SockFilter, d
 }
 
 // furnish builds what programs see.
-func (sb *Sandbox) furnish(plan *spec.Plan, trees trees) error {
-	if err := forkexec.Build(sb.init, sb.state.Launch.Namespaces, viewSteps(plan, trees)); err != nil {
+func (sb *Sandbox) furnish(plan *spec.Plan, trees trees, found *sights) error {
+	sb.state.Warnings = append(slices.Clip(sb.state.Warnings), found.warnings()...)
+	if err := forkexec.Build(sb.init, sb.state.Launch.Namespaces, viewSteps(plan, trees, found)); err != nil {
 		return buildError(err)
 	}
 	return sb.rememberMasks(plan.View)
@@ -148,10 +154,7 @@ func (sb *Sandbox) prove(plan *spec.Plan, o Options, checks *checker, filter []u
 	if err := sb.startRecord(plan, o); err != nil {
 		return err
 	}
-	if err := sb.store.save(sb.state); err != nil {
-		return err
-	}
-	return sb.saveLaunch(dir, filter)
+	return sb.seal(plan, dir, filter)
 }
 
 // waitClosed waits until nobody has the other end of a pipe open any more.
@@ -164,9 +167,9 @@ func waitClosed(w *os.File) {
 	}
 }
 
-// saveLaunch writes what the plain form of the exec command reads (forkexec/client.c). Where an exec has more to do than
-// to start a program it is not written, and the command takes the long way.
-func (sb *Sandbox) saveLaunch(dir *os.Root, filter []unix.SockFilter) error {
+// plainLaunch is what the plain form of the exec command reads (forkexec/client.c). Where an exec has more to do than to start
+// a program it is empty, and the command takes the long way.
+func (sb *Sandbox) plainLaunch(filter []unix.SockFilter) []byte {
 	l := &sb.state.Launch
 	if l.Limits.Disk > 0 || sb.state.Record != nil {
 		return nil
@@ -181,17 +184,17 @@ func (sb *Sandbox) saveLaunch(dir *os.Root, filter []unix.SockFilter) error {
 	var cmd forkexec.Command
 	sb.limit(&cmd, sb.effective(Request{}), nil)
 	launch := forkexec.Launch{
-		PID: sb.state.PID, StartTime: sb.state.StartTime, Namespaces: l.Namespaces, DropGroups: l.DropGroups,
+		Namespaces: l.Namespaces, DropGroups: l.DropGroups,
 		UID: l.UID, GID: l.GID, ShownUID: l.ShownUID, ShownGID: l.ShownGID, Umask: l.Umask, Dir: l.Dir,
 		Mounts: l.Mounts, Watch: watch, Env: l.Env, EnvAllow: l.EnvAllow, EnvSet: l.EnvSet, Filter: filter,
 		Limits: cmd.Limits, Rlimits: cmd.Rlimits, CPUs: cmd.CPUs,
 	}
-	return writeNew(dir, "launch", string(launch.Encode()), 0o400)
+	return launch.Encode()
 }
 
 // launch starts process 1. Until a byte comes through ready it ends when we do.
 func (sb *Sandbox) launch(plan *spec.Plan, host bool, lock, ready *os.File) (*libcontainer.Container, error) {
-	pass, err := pauseFiles(sb.state.Owner, lock, ready)
+	pass, err := pauseFiles(sb.state.Owner, lock, ready, sb.sealed)
 	if err != nil {
 		return nil, err
 	}
@@ -262,12 +265,12 @@ func noCgroups() map[string]string {
 }
 
 // pauseFiles are the descriptors of process 1 from 3 on; stub.c says what each is.
-func pauseFiles(owner *Owner, lock, ready *os.File) ([]*os.File, error) {
+func pauseFiles(owner *Owner, lock, ready, sealed *os.File) ([]*os.File, error) {
 	stub, err := forkexec.Stub()
 	if err != nil {
 		return nil, err
 	}
-	pass := []*os.File{stub, lock, ready}
+	pass := []*os.File{stub, lock, ready, sealed}
 	if owner == nil {
 		return pass, nil
 	}

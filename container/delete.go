@@ -31,6 +31,11 @@ func (s *Store) DeleteSigned(id string, key ed25519.PrivateKey) error {
 		return sb.DeleteSigned(key)
 	case errors.As(err, &e) && e.Code == "sandbox_lost":
 		return s.removeDead(id, key)
+	case errors.As(err, &e) && e.Code == CodeChanged:
+		if sb := s.find(id); sb != nil {
+			return sb.DeleteSigned(key)
+		}
+		return s.removeDead(id, key)
 	}
 	return err
 }
@@ -44,6 +49,9 @@ func (s *Store) removeDead(id string, key ed25519.PrivateKey) error {
 			return s.remove(id, nil, "", key)
 		}
 		time.Sleep(10 * time.Millisecond)
+	}
+	if sb := s.find(id); sb != nil { // the state directory named another
+		return sb.DeleteSigned(key)
 	}
 	return fail("sandbox_unavailable", "delete it from where it was made", "sandbox %q runs, but its process 1 cannot be found", id)
 }

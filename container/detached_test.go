@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"github.com/sandboxrun/sandboxrun/spec"
 	"io"
 	"math/rand/v2"
 	"os"
@@ -77,7 +78,7 @@ nonsense
 63 30 8:2 / / rw - ext4 /dev/sda2 rw
 `
 	got, err := readMounts(strings.NewReader(text))
-	want := []mountLine{{24, place{"0:22", "/"}, "/sys"}, {61, place{"8:1", "/srv/a b"}, `/mnt/c\d`}, {63, place{"8:2", "/"}, "/"}}
+	want := []mountLine{{24, spec.Place{Dev: "0:22", Path: "/"}, "/sys"}, {61, spec.Place{Dev: "8:1", Path: "/srv/a b"}, `/mnt/c\d`}, {63, spec.Place{Dev: "8:2", Path: "/"}, "/"}}
 	if err != nil || !reflect.DeepEqual(got, want) {
 		t.Errorf("got %+v, %v", got, err)
 	}
@@ -90,19 +91,19 @@ nonsense
 
 func TestPlaceWithin(t *testing.T) {
 	tests := []struct {
-		p, q place
+		p, q spec.Place
 		want bool
 	}{
-		{place{"8:1", "/a/b"}, place{"8:1", "/a"}, true},
-		{place{"8:1", "/a"}, place{"8:1", "/a"}, true},
-		{place{"8:1", "/a"}, place{"8:1", "/"}, true},
-		{place{"8:1", "/"}, place{"8:1", "/"}, true},
-		{place{"8:1", "/ab"}, place{"8:1", "/a"}, false},
-		{place{"8:1", "/a"}, place{"8:1", "/a/b"}, false},
-		{place{"8:2", "/a/b"}, place{"8:1", "/a"}, false},
+		{spec.Place{Dev: "8:1", Path: "/a/b"}, spec.Place{Dev: "8:1", Path: "/a"}, true},
+		{spec.Place{Dev: "8:1", Path: "/a"}, spec.Place{Dev: "8:1", Path: "/a"}, true},
+		{spec.Place{Dev: "8:1", Path: "/a"}, spec.Place{Dev: "8:1", Path: "/"}, true},
+		{spec.Place{Dev: "8:1", Path: "/"}, spec.Place{Dev: "8:1", Path: "/"}, true},
+		{spec.Place{Dev: "8:1", Path: "/ab"}, spec.Place{Dev: "8:1", Path: "/a"}, false},
+		{spec.Place{Dev: "8:1", Path: "/a"}, spec.Place{Dev: "8:1", Path: "/a/b"}, false},
+		{spec.Place{Dev: "8:2", Path: "/a/b"}, spec.Place{Dev: "8:1", Path: "/a"}, false},
 	}
 	for _, tt := range tests {
-		if got := tt.p.within(tt.q); got != tt.want {
+		if got := tt.p.Within(tt.q); got != tt.want {
 			t.Errorf("%v within %v: %v", tt.p, tt.q, got)
 		}
 	}

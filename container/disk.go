@@ -4,7 +4,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"os"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -14,9 +13,10 @@ import (
 // limits.disk: how much a sandbox has added to the host directories and files that it may write, in allocated blocks.
 // There is no quota that an unprivileged caller could set, so this is a watch: the trees are walked, and between walks,
 // which are dear, the free space of their file systems and the kernel's account of what was written tell whether another
-// walk is needed. The program changes the trees under the walk and is hostile: no link is followed, no mount crossed, a
-// directory is only ever reached through its parent's descriptor. What the program renames during a walk may be seen
-// twice or not at all; too much counts only if two walks say so.
+// walk is needed (diskwatch.go). The program changes the trees under the walk and is hostile: no link is followed, no mount
+// crossed, a directory is only ever reached through its parent's descriptor. What the program renames during a walk may be
+// seen twice or not at all; too much counts only if two walks say so. What it has shut against us, or made too large to walk
+// through, is as much as the file system has lost since the sandbox was made.
 //
 // Blocks that are promised but not placed yet (delayed allocation) count on ext4, xfs and btrfs at once: stat adds them.
 // On zfs, f2fs and over a network they show late, seconds or until they are written out. xfs sets aside more than a
@@ -32,7 +32,8 @@ const (
 	diskAge   = time.Second // a walk is never believed for longer than this, or 20 times what it took
 	diskCheap = 20 * time.Millisecond
 
-	diskWalk   = 30 * time.Second // of a watch, for those that make more files than we can look at
+	diskWalk   = 30 * time.Second // for those that make more files than we can look at
+	diskGrace  = time.Second      // what free space says counts for so long without a walk, and three times the first walk
 	diskOpen   = 32               // directories open at a time
 	diskDepth  = 1 << 18          // levels; 80 bytes each
 	diskLinked = 1 << 19          // inodes with several names that are remembered
@@ -40,16 +41,32 @@ const (
 
 // diskUse is what the writable grants take at a moment.
 type diskUse struct {
-	Bytes      int64 `json:"bytes"`
-	Incomplete bool  `json:"incomplete,omitempty"` // something could not be read
+	Bytes      int64         `json:"bytes"`
+	Incomplete bool          `json:"incomplete,omitempty"` // something could not be read
+	Free       []int64       `json:"free,omitempty"`       // of each file system, before it was read
+	Took       time.Duration `json:"took,omitempty"`
 }
 
 // measureDisk adds up what is in host directories and files. Their paths must hold no links, as those of a Plan do. What
 // is in two of them, or has two names, counts once.
 func measureDisk(paths []string) diskUse {
 	g := openGrants(paths)
-	defer g.close()
-	return (&diskWalker{grants: g}).walk()
+	start := time.Now()
+	free, _ := g.free()
+	walked := make(chan diskUse, 1)
+	w := &diskWalker{grants: g, until: start.Add(diskWalk)}
+	go func() {
+		defer g.close()
+		walked <- w.walk()
+	}()
+	select {
+	case use := <-walked:
+		use.Free, use.Took = free, time.Since(start)
+		return use
+	case <-time.After(diskWalk + time.Second): // a file system does not answer
+		w.stop.Store(true)
+		return diskUse{Incomplete: true, Free: free, Took: diskWalk}
+	}
 }
 
 type diskInode struct{ dev, ino uint64 }
@@ -59,6 +76,7 @@ type diskGrants struct {
 	ids     map[diskInode]bool
 	systems []*os.File      // one of files for each file system
 	devices map[uint64]bool // the file systems' numbers
+	remote  bool            // what is known of a file has to be asked for: a network, or a process, serves it
 	missing bool
 }
 
@@ -87,9 +105,23 @@ func openGrants(paths []string) *diskGrants {
 		if !g.devices[id.dev] {
 			g.devices[id.dev] = true
 			g.systems = append(g.systems, f)
+			g.remote = g.remote || !local(f)
 		}
 	}
 	return g
+}
+
+// local says whether the kernel itself knows all of a file system.
+func local(f *os.File) bool {
+	var st unix.Statfs_t
+	if unix.Fstatfs(int(f.Fd()), &st) != nil {
+		return false
+	}
+	switch st.Type {
+	case unix.EXT4_SUPER_MAGIC, unix.XFS_SUPER_MAGIC, unix.BTRFS_SUPER_MAGIC, unix.TMPFS_MAGIC, unix.OVERLAYFS_SUPER_MAGIC, unix.F2FS_SUPER_MAGIC:
+		return true
+	}
+	return false
 }
 
 func (g *diskGrants) close() {
@@ -214,9 +246,15 @@ func (w *diskWalker) entry() string {
 	}
 }
 
+// ended says whether a walk is to be given up, and notes that.
+func (w *diskWalker) ended() bool {
+	over := w.stop.Load() || !w.until.IsZero() && time.Now().After(w.until)
+	w.use.Incomplete = w.use.Incomplete || over
+	return over
+}
+
 func (w *diskWalker) fill(l *diskLevel) bool {
-	if w.stop.Load() || !w.until.IsZero() && time.Now().After(w.until) {
-		w.use.Incomplete = true
+	if w.ended() {
 		return false
 	}
 	if l.all == nil {
@@ -245,7 +283,12 @@ func (w *diskWalker) missed(err error, fine bool) {
 
 func (w *diskWalker) visit(name string) {
 	l := &w.levels[len(w.levels)-1]
-	if err := w.look(l.fd, name, 0); err != nil {
+	// What is mounted here may be served by somebody who does not answer: what the kernel knows tells that it is a mount.
+	err := w.look(l.fd, name, unix.AT_STATX_DONT_SYNC)
+	if err == nil && w.grants.remote && w.st.Attributes&unix.STATX_ATTR_MOUNT_ROOT == 0 {
+		err = w.look(l.fd, name, 0)
+	}
+	if err != nil {
 		// A directory that neither we nor, with the same user and fewer groups, the program can search holds nothing new.
 		w.missed(err, l.others && errors.Is(err, unix.EACCES))
 		return
@@ -331,155 +374,4 @@ func (w *diskWalker) leave() {
 	}
 	w.use.Incomplete = true
 	w.levels = w.levels[:1] // those between are closed, as this one is
-}
-
-// diskWatch tells how much has been added since the sandbox was made.
-type diskWatch struct {
-	// held, unless nil, counts after each walk what the exec's processes hold and no directory shows.
-	held func(*diskWalker)
-
-	mu      sync.Mutex
-	walker  diskWalker
-	base    int64
-	limit   int64
-	added   int64
-	walks   int
-	budget  time.Duration // for walks; in debt after one that took long
-	checked time.Time
-	rate    float64 // bytes a second
-
-	// Of the last walk, and of the last that saw all.
-	at      time.Time
-	took    time.Duration
-	prompt  bool
-	free    []int64
-	written int64
-	known   diskMark
-	moved   int64 // since that walk, at the last look
-}
-
-// diskMark is how much there was when so much had been written.
-type diskMark struct{ bytes, written int64 }
-
-// newDiskWatch begins a watch for an exec. base is what was there when the sandbox was made; limit what may be added to
-// it.
-func newDiskWatch(paths []string, base diskUse, limit int64) *diskWatch {
-	w := &diskWatch{base: base.Bytes, limit: limit, budget: diskBurst, known: diskMark{bytes: base.Bytes}}
-	w.walker.grants = openGrants(paths)
-	return w
-}
-
-// close ends the watch, and a walk that is under way with it. It may be called from any goroutine.
-func (w *diskWatch) close() {
-	w.walker.stop.Store(true)
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.walker.grants.close()
-}
-
-// check says how much has been added, whether that is more than allowed, and when to ask again. It is called from one
-// goroutine; written is what the exec's processes have written so far by the kernel's own accounting (the sum of
-// write_bytes - cancelled_write_bytes of /proc/PID/io, or -1 if unknown).
-func (w *diskWatch) check(now time.Time, written int64) (added int64, exceeded bool, next time.Duration) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.walker.stop.Load() {
-		return w.added, false, diskTick
-	}
-	free, prompt := w.walker.grants.free()
-	moved := max(w.shrunk(free), since(w.written, written))
-	w.pass(now, moved)
-	if w.due(now, moved) {
-		moved = 0
-		w.measure(free, written)
-		w.at, w.prompt = now, prompt
-	}
-	w.moved = moved
-	return w.added, w.added > w.limit, w.wait(w.limit - w.added - moved)
-}
-
-// shrunk is how much less is free than before the last walk.
-func (w *diskWatch) shrunk(free []int64) int64 {
-	var sum int64
-	for i, before := range w.free {
-		sum += max(0, before-free[i])
-	}
-	return sum
-}
-
-func since(before, now int64) int64 {
-	if before < 0 || now < 0 {
-		return 0
-	}
-	return max(0, now-before)
-}
-
-// pass takes note of the time that has passed, and of how fast things go.
-func (w *diskWatch) pass(now time.Time, moved int64) {
-	if d := now.Sub(w.checked); d > 0 && !w.checked.IsZero() {
-		w.budget = min(diskBurst, w.budget+d/diskShare)
-		w.rate = max(w.rate/2, float64(moved-w.moved)/d.Seconds())
-	}
-	w.checked = now
-}
-
-func (w *diskWatch) due(now time.Time, moved int64) bool {
-	switch {
-	case w.walks == 0:
-		return true
-	case w.budget <= 0:
-		return false
-	case w.added+moved > w.limit:
-		return true
-	case w.prompt:
-		return now.Sub(w.at) >= max(diskAge, 20*w.took)
-	}
-	return now.Sub(w.at) >= 20*w.took
-}
-
-// measure walks. What was free and written before it counts from there on, so that what is written meanwhile cannot be
-// missed by both.
-func (w *diskWatch) measure(free []int64, written int64) {
-	shrunk := w.shrunk(free)
-	total := w.count(written)
-	spent := w.took
-	// Unless that takes long, and free space bears it out.
-	if total-w.base > w.limit && (w.took < diskCheap || w.added+shrunk <= w.limit) {
-		total = min(total, w.count(written))
-		spent += w.took
-	}
-	w.budget -= spent
-	if w.walker.stop.Load() {
-		return
-	}
-	w.free, w.written = free, written
-	w.added = max(0, total-w.base)
-}
-
-// count is what the grants take. Where something could not be read, all that was written since everything could be is
-// held to be there still.
-func (w *diskWatch) count(written int64) int64 {
-	start := time.Now()
-	w.walker.until = start.Add(diskWalk)
-	use := w.walker.walk()
-	if w.held != nil {
-		w.held(&w.walker)
-		use = w.walker.use
-	}
-	w.walks++
-	w.took = time.Since(start)
-	if !use.Incomplete {
-		w.known = diskMark{use.Bytes, written}
-		return use.Bytes
-	}
-	return max(use.Bytes, w.known.bytes+since(w.known.written, written))
-}
-
-// wait is how long what is left lasts.
-func (w *diskWatch) wait(left int64) time.Duration {
-	d := time.Duration(float64(left) / max(diskFastest, w.rate) * float64(time.Second))
-	if w.budget <= 0 {
-		d = max(d, -w.budget*diskShare)
-	}
-	return min(max(d, diskMinTick), diskTick)
 }

@@ -51,6 +51,7 @@ func TestDiskShareOfTime(t *testing.T) {
 	w := newDiskWatch([]string{dir}, measureDisk([]string{dir}), mega)
 	defer w.close()
 	w.budget = 0
+	w.grace = time.Hour // see TestDiskDoubt
 	start := time.Now()
 	var written int64
 	var spent, longest time.Duration
@@ -92,6 +93,30 @@ func TestDiskSeenTwice(t *testing.T) {
 	times = 2
 	if added, over, _ := w.check(now.Add(time.Minute), -1); !over || added < 5*mega {
 		t.Errorf("twice: %d %v", added, over)
+	}
+}
+
+// Trees that cannot be walked through in time are as large as the kernel's own accounts say, and hold up nobody.
+func TestDiskDoubt(t *testing.T) {
+	dir := diskDir(t)
+	w := newDiskWatch([]string{dir}, measureDisk([]string{dir}), mega)
+	defer w.close()
+	stuck := make(chan struct{})
+	defer close(stuck)
+	w.held = func(*diskWalker) { <-stuck }
+	now := time.Now()
+	for _, look := range []struct {
+		after   time.Duration
+		written int64
+		over    bool
+	}{{0, 0, false}, {time.Minute, 0, false}, {2 * time.Minute, 9 * mega, false}, {2*time.Minute + 2*w.grace, 9 * mega, true}} {
+		start := time.Now()
+		if _, over, _ := w.check(now.Add(look.after), look.written); over != look.over {
+			t.Errorf("%+v: %v", look, over)
+		}
+		if took := time.Since(start); took > 10*time.Second {
+			t.Errorf("%+v: it took %v", look, took)
+		}
 	}
 }
 

@@ -17,7 +17,7 @@ import (
 func heldBy(pids func() []int) func(*diskWalker) {
 	return func(w *diskWalker) {
 		for _, pid := range pids() {
-			if w.stop.Load() {
+			if w.ended() {
 				return
 			}
 			w.process(pid)
@@ -36,6 +36,9 @@ func (w *diskWalker) process(pid int) {
 		if err != nil || tid == pid {
 			continue
 		}
+		if w.ended() {
+			return
+		}
 		// A thread may have a table of descriptors for itself, and outlive the first thread.
 		same, _, errno := unix.Syscall6(unix.SYS_KCMP, uintptr(pid), uintptr(tid), kcmpFiles, 0, 0, 0)
 		if errno != 0 || same != 0 {
@@ -49,7 +52,7 @@ func (w *diskWalker) task(pid, tid int) {
 	names, err := dirNames(dir + "/fd")
 	w.failed(err)
 	for _, name := range names {
-		if w.stop.Load() {
+		if w.ended() {
 			return
 		}
 		if w.open(dir+"/fd/"+name) == unix.S_IFSOCK {
@@ -115,7 +118,7 @@ func (w *diskWalker) mappings(maps string) {
 	}
 	defer f.Close()
 	lines := bufio.NewScanner(f)
-	for lines.Scan() {
+	for lines.Scan() && !w.ended() {
 		fields := strings.Fields(lines.Text()) // addresses, mode, offset, device, inode, name
 		if len(fields) < 7 || fields[len(fields)-1] != "(deleted)" {
 			continue

@@ -56,7 +56,7 @@ func (f *facts) checks() []Check {
 	list = append(list, f.needRows()...)
 	list = append(list, f.callRows()...)
 	list = append(list, f.limitRows()...)
-	list = append(list, f.portsRow(), f.stateRow(), f.binaryRow())
+	list = append(list, f.coreRow(), f.idRow(), f.portsRow(), f.stateRow(), f.binaryRow())
 	list = append(list, f.interpreterRows()...)
 	return append(list, f.sandboxRow())
 }

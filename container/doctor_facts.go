@@ -39,6 +39,8 @@ type facts struct {
 	limitsErr error
 	groups    groupFacts
 
+	core   spec.Core
+	id     idFacts
 	state  stateFacts
 	loader string // of this binary; empty: none, it is static
 	selfOK error
@@ -77,7 +79,8 @@ func gather(ctx context.Context, e Examination) *facts {
 	f.clone3 = tryClone3()
 	f.landlock, f.landErr = landlockABI()
 	f.limits, f.limitsErr = rungs()
-	f.groups = findGroups()
+	f.groups, f.id = findGroups(), findIDs()
+	f.core = probeCore()
 	f.loader, f.selfOK = ownLoader()
 	return f
 }

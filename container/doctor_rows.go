@@ -173,6 +173,15 @@ func (f *facts) firstFix() string {
 	return errorHint(f.trial.err)
 }
 
+func (f *facts) coreRow() Check {
+	const name = "core_handler"
+	if reason := f.core.Handled(); reason != "" {
+		return weaker(name, printable(reason), "a program that crashes has the host's core handler run, as root and outside; policies that do not "+
+			"accept less are refused", f.core.Hint())
+	}
+	return good(name, "does not run for programs in a sandbox")
+}
+
 func (f *facts) portsRow() Check {
 	const name, cost = "ports_below_1024", "no port below 1024 of a sandbox's own loopback can be forwarded"
 	switch {

@@ -28,7 +28,11 @@ func eventStore(tb testing.TB) (*Store, *Sandbox) {
 	if err := store.root.Mkdir("x", 0o700); err != nil {
 		tb.Fatal(err)
 	}
-	if err := store.save(st); err != nil {
+	data, err := json.Marshal(st)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	if err := store.save("x", data); err != nil {
 		tb.Fatal(err)
 	}
 	dir, err := store.root.Open("x")

@@ -6,7 +6,6 @@ import (
 	"io"
 	"os"
 	"path"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -53,7 +52,7 @@ type Running struct {
 	limits   effective
 	reported []spec.Limit
 	disk     *diskWatch
-	lookouts []lookout
+	lookouts *lookouts
 	detached bool
 	redactor *record.Redactor
 	cleaned  []*record.RedactingWriter
@@ -79,10 +78,26 @@ func (sb *Sandbox) Start(req Request) (*Running, error) {
 	}
 	req.env, req.redactor = sb.environ(req)
 	r, err := start(req)
+	for range raceTries {
+		if !lostRace(err) {
+			break
+		}
+		r, err = start(req)
+	}
 	if err != nil {
 		return nil, redacted(err, req.redactor)
 	}
 	return r, nil
+}
+
+const raceTries = 20
+
+// lostRace says whether a mount of an exec has failed since its target went away. Those in a grant are covers of denied
+// paths (watch.go), and a program that makes and removes such a path all the time must not keep others from starting.
+func lostRace(err error) bool {
+	var step *forkexec.StepError
+	return errors.As(err, &step) && step.Step == forkexec.StepMount &&
+		(step.Err == unix.ENOENT || step.Err == unix.ENOTDIR || step.Err == unix.ELOOP)
 }
 
 func (sb *Sandbox) begin(req Request) (_ *Running, err error) {
@@ -105,7 +120,6 @@ func (sb *Sandbox) begin(req Request) (_ *Running, err error) {
 			r.record.close()
 		}
 	}()
-	r.reported = sb.reported(r.limits)
 	if r.limits.Disk > 0 {
 		r.disk = sb.watchDisk()
 		defer func() {
@@ -115,10 +129,19 @@ func (sb *Sandbox) begin(req Request) (_ *Running, err error) {
 		}()
 	}
 	sb.limit(&cmd, r.limits, r.disk)
+	if r.reported, err = sb.reported(&cmd, r.limits); err != nil {
+		return nil, err
+	}
 	if r.lookouts, err = lookOut(sb.state.Launch.Watch, in); err != nil {
 		return nil, err
 	}
-	cmd.Mounts = append(cmd.Mounts, cover(r.lookouts)...)
+	defer func() {
+		if err != nil {
+			r.lookouts.close()
+		}
+	}()
+	cmd.Mounts = append(cmd.Mounts, r.lookouts.cover()...)
+	r.warnings = r.lookouts.warnings()
 	keep := cmp.Or(r.limits.Output, DefaultOutput)
 	r.stdout, r.stderr = newKeeper(keep), newKeeper(keep)
 	r.keepIn(req.files)
@@ -227,6 +250,9 @@ func execMounts(plan *spec.Plan) []forkexec.Mount {
 	for _, p := range plan.Exec.Hide {
 		list = append(list, hideProc(p))
 	}
+	if hidesHierarchies(plan) {
+		list = append(list, forkexec.Mount{Source: hierarchies, Target: "/proc/cgroups", Flags: unix.MS_BIND})
+	}
 	for i, m := range plan.View.Mounts {
 		if m.PerExec {
 			list = append(list, freshTmpfs(plan, i))
@@ -237,8 +263,7 @@ func execMounts(plan *spec.Plan) []forkexec.Mount {
 
 // hideProc covers a file or directory of /proc. Those that are directories are few and well known.
 func hideProc(p string) forkexec.Mount {
-	switch p {
-	case "/proc/acpi", "/proc/asound", "/proc/scsi":
+	if spec.HiddenProcDir(p) {
 		return forkexec.Mount{
 			Source: "tmpfs", Target: p, Type: "tmpfs", Data: "mode=0555,nr_inodes=2,size=4k",
 			Flags: unix.MS_RDONLY | unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC,
@@ -262,14 +287,11 @@ func freshTmpfs(plan *spec.Plan, i int) forkexec.Mount {
 }
 
 func (sb *Sandbox) loadFilter() ([]unix.SockFilter, error) {
-	data, err := sb.store.root.ReadFile(filepath.Join(sb.state.ID, filterFile))
-	if err == nil {
-		var f []unix.SockFilter
-		if f, err = forkexec.DecodeFilter(data); err == nil {
-			return f, nil
-		}
+	f, err := forkexec.DecodeFilter(sb.filter)
+	if err != nil {
+		return nil, fail("sandbox_lost", "", "read the seccomp filter of sandbox %q: %w", sb.state.ID, err)
 	}
-	return nil, fail("sandbox_lost", "", "read the seccomp filter of sandbox %q: %w", sb.state.ID, err)
+	return f, nil
 }
 
 // explain tells whose fault a failed start was.
@@ -288,6 +310,9 @@ func (sb *Sandbox) explain(err error, req Request) error {
 	case step.Step == forkexec.StepUserns && errors.Is(step.Err, unix.EAGAIN) && sb.state.Launch.Limits.Pids > 0:
 		return fail(CodeLimitReached, "end other programs in the sandbox: sandboxrun ps "+sb.state.ID,
 			"start program in sandbox %q: its limit of processes is reached: %w", sb.state.ID, step.Err)
+	case step.Step == forkexec.StepRlimit && step.Detail == forkexec.CoreLimit:
+		return fail("limit_unenforceable", spec.CoreHint, "start program in sandbox %q: if it crashed, the host's core handler would run: %w",
+			sb.state.ID, err)
 	case step.Step == forkexec.StepDir:
 		return fail(CodeCwd, "it must be a directory that the policy shows", "working directory %s: %w", step.Detail, step.Err)
 	}
@@ -337,12 +362,12 @@ func (r *Running) Wait() (*Result, error) {
 	res.Limits = r.reported
 	full := false
 	if r.disk != nil {
-		_, full, _ = r.disk.check(time.Now(), st.Wrote)
+		full = st.Why != forkexec.ByCheck && r.disk.final(st.Wrote)
 		r.disk.close()
 	}
 	res.judge(st, r.limits.Limits, full)
 	res.keep(r.stdout, r.stderr)
-	res.Warnings = r.redactor.Strings(append(r.warnings, moveAppeared(r.lookouts, r.sb.state.ID+"-"+r.Name)...))
+	res.Warnings = r.redactor.Strings(append(r.warnings, r.lookouts.moveAppeared(r.sb.state.ID+"-"+r.Name)...))
 	if err := r.noteEnded(res); err != nil && !slices.Contains(res.Warnings, unnoted(err)) {
 		res.Warnings = append(res.Warnings, unnoted(err))
 	}

@@ -44,20 +44,23 @@ func (sb *Sandbox) hold(plan *spec.Plan) error {
 		switch {
 		case m.Kind == rootfs.MountTmpfs:
 			held.Tmpfs = append(held.Tmpfs, m.Target)
-		case l.Disk > 0 && m.Kind == rootfs.MountBind && m.Writable:
+		case l.Disk > 0 && m.Kind == rootfs.MountBind && m.Writable && !m.Pin: // what is pinned lies in a grant
 			held.Write = append(held.Write, m.Source)
 		}
 	}
 	held.Tmpfs = append(held.Tmpfs, "/dev/shm")
 	if l.Disk > 0 {
+		held.Write = append(held.Write, diskBelow(plan.View)...)
 		held.Disk = measureDisk(held.Write)
 	}
-	sb.state.Limits = slices.Clone(plan.Limits)
-	for i := range sb.state.Limits {
-		// Groups have been read back by now. Everything else is read back or looked at by each exec, which does not start
-		// where that fails (forkexec.c, limits.c).
-		sb.state.Limits[i].Verified = true
+	var cmd forkexec.Command
+	limits := sb.effective(Request{})
+	sb.limit(&cmd, limits, nil)
+	list := slices.Clone(plan.Limits)
+	if err := (&enforced{sb, &cmd, limits, true}).readBack(list); err != nil {
+		return err
 	}
+	sb.state.Limits = list
 	return nil
 }
 
@@ -235,7 +238,8 @@ func (sb *Sandbox) limit(cmd *forkexec.Command, l effective, disk *diskWatch) {
 			return exceeded, next
 		}
 	}
-	cmd.Rlimits = rlimits(l)
+	core := sb.state.Launch.CoreLimit()
+	cmd.Rlimits = append(rlimits(l), forkexec.Rlimit{Resource: unix.RLIMIT_CORE, Cur: core, Max: core})
 }
 
 // lower is the stricter of two limits; 0 is none.
@@ -264,8 +268,8 @@ func rlimits(l effective) []forkexec.Rlimit {
 	return list
 }
 
-// reported are the limits of one exec, and how each is held.
-func (sb *Sandbox) reported(l effective) []spec.Limit {
+// reported are the limits of one exec, and how each is held, read back from its command.
+func (sb *Sandbox) reported(cmd *forkexec.Command, l effective) ([]spec.Limit, error) {
 	list := slices.Clone(sb.state.Limits)
 	set := func(name string, value float64, by string) {
 		at := slices.IndexFunc(list, func(s spec.Limit) bool { return s.Name == name })
@@ -274,7 +278,7 @@ func (sb *Sandbox) reported(l effective) []spec.Limit {
 		case at >= 0:
 			list[at].Value = value
 		default:
-			list = append(list, spec.Limit{Name: name, Value: value, EnforcedBy: by, Verified: true})
+			list = append(list, spec.Limit{Name: name, Value: value, EnforcedBy: by})
 		}
 	}
 	set("wall", l.Wall.Seconds(), spec.ByTimer)
@@ -285,5 +289,5 @@ func (sb *Sandbox) reported(l effective) []spec.Limit {
 		pids = spec.ByRlimit
 	}
 	set("pids", float64(l.Pids), pids)
-	return list
+	return list, (&enforced{sb, cmd, l, false}).readBack(list)
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path"
+	"strconv"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -46,6 +47,24 @@ func (in inside) open(name string, flags uint64) (*os.File, error) {
 		}
 		return os.NewFile(uintptr(fd), name), nil
 	}
+}
+
+// openRegular opens a file to read it if it is a regular one. What was looked at is what is opened, whatever the program puts in
+// its place meanwhile.
+func (in inside) openRegular(name string) (*os.File, error) {
+	at, err := in.open(name, unix.O_PATH)
+	if err != nil {
+		return nil, err
+	}
+	defer at.Close()
+	info, err := at.Stat()
+	if err == nil && !info.Mode().IsRegular() {
+		err = unix.EACCES
+	}
+	if err != nil {
+		return nil, err
+	}
+	return os.OpenFile("/proc/self/fd/"+strconv.Itoa(int(at.Fd())), unix.O_RDONLY|unix.O_NONBLOCK|unix.O_NOCTTY, 0)
 }
 
 // inside opens the sandbox's root. The caller closes it.
@@ -139,7 +158,7 @@ const headSize = 4096
 
 // interpreter is what a file says that it must be loaded by; empty if nothing, or if the file cannot be read.
 func (in inside) interpreter(name string) string {
-	f, err := in.open(name, unix.O_RDONLY|unix.O_NONBLOCK) // it is a regular file; if it no longer is, this does not block
+	f, err := in.openRegular(name)
 	if err != nil {
 		return ""
 	}

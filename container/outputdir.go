@@ -131,6 +131,7 @@ type hostWalk struct {
 	at     *os.File // the directory that has been reached
 	rest   []string
 	links  int
+	file   bool                     // the path may end at what is no directory
 	follow func(dir *os.File) error // may refuse to follow a link that stands in dir
 }
 
@@ -159,7 +160,11 @@ func (w *hostWalk) walk() (missing string, err error) {
 }
 
 func (w *hostWalk) to(dir int, name string) error {
-	fd, err := unix.Openat(dir, name, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	return w.open(dir, name, unix.O_DIRECTORY|unix.O_NOFOLLOW)
+}
+
+func (w *hostWalk) open(dir int, name string, flags int) error {
+	fd, err := unix.Openat(dir, name, unix.O_PATH|unix.O_CLOEXEC|flags, 0)
 	if err != nil {
 		return err
 	}
@@ -181,6 +186,9 @@ func (w *hostWalk) step(name string) error {
 		return w.to(at, name)
 	case unix.S_IFLNK:
 	default:
+		if w.file && len(w.rest) == 0 {
+			return w.open(at, name, unix.O_NOFOLLOW)
+		}
 		return unix.ENOTDIR
 	}
 	if w.links++; w.links > maxLinks {

@@ -35,12 +35,23 @@ func Probe(l spec.Limits) (*spec.Host, error) {
 	}
 	h.Root = h.UID == 0
 	h.Setgroups = h.Root && setgroupsAllowed()
+	if machineRoot() {
+		if h.NotApart = notApart(); h.NotApart == "" {
+			if h.Program, err = programID(); err != nil {
+				return nil, err
+			}
+			h.Idmap = idmapper(h.Program, h.UID, h.GID)
+		}
+	}
 	if data, err := os.ReadFile("/etc/resolv.conf"); err == nil { // it may be a link to nowhere
 		h.Resolv = string(data)
 	}
 	h.ProcFiles = procFiles(h.Root)
 	h.Self = self(tree)
 	h.Sockets = sockets()
+	if h.Ground, err = newGround(); err != nil {
+		return nil, err
+	}
 	return h, probeLimits(h, l)
 }
 
@@ -90,6 +101,7 @@ func probeLimits(h *spec.Host, l spec.Limits) error {
 		return fmt.Errorf("read limit of open files: %w", err)
 	}
 	h.CPUs, h.Nofile = cpus.Count(), files.Max
+	h.Core = probeCore()
 	if l.Memory > 0 || l.Pids > 0 || l.CPUs > 0 {
 		h.Cgroups = probeCgroups()
 	}
@@ -97,6 +109,20 @@ func probeLimits(h *spec.Host, l spec.Limits) error {
 		h.Nproc = forkexec.ProbeNproc()
 	}
 	return nil
+}
+
+// probeCore also raises our own hard limit where that is 0 and may be raised, so that the relay's can be 1.
+func probeCore() spec.Core {
+	var c spec.Core
+	data, err := os.ReadFile("/proc/sys/kernel/core_pattern")
+	if pattern := strings.TrimSpace(string(data)); err == nil && strings.Trim(pattern[:min(1, len(pattern))], "|@") == "" {
+		c.Pattern = pattern
+	}
+	var is unix.Rlimit
+	if unix.Getrlimit(unix.RLIMIT_CORE, &is) == nil && is.Max == 0 {
+		c.Fixed = unix.Setrlimit(unix.RLIMIT_CORE, &unix.Rlimit{Max: 1}) != nil
+	}
+	return c
 }
 
 // procFiles are the files of /proc that have to be hidden or made read-only. What only root can read needs no hiding from

@@ -21,6 +21,18 @@ func startTime(pid int) (uint64, error) {
 	return strconv.ParseUint(fields[19], 10, 64)
 }
 
+// exiting says whether a process has begun to end: then it has no descriptors and namespaces any more, but its pidfd says
+// nothing until all that is in its PID namespace is gone.
+func exiting(pid int) bool {
+	const pfExiting = 4
+	fields, err := procStat(pid)
+	if err != nil {
+		return true
+	}
+	flags, err := strconv.ParseUint(fields[6], 10, 64)
+	return err == nil && flags&pfExiting != 0
+}
+
 // procStat gives the fields of /proc/PID/stat that follow the command's name, the state first.
 func procStat(pid int) ([]string, error) {
 	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))

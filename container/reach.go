@@ -11,21 +11,15 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/sandboxrun/sandboxrun/spec"
 )
 
 // mountLine is what we read of a line of mountinfo.
 type mountLine struct {
-	id     int
-	place         // what is mounted: all of a file system, or what lies below a path in it
-	target string // where, for the process whose mounts these are
-}
-
-// place is where a file is in terms that are the same in every mount namespace: which file system, and where in that.
-// However a directory can be reached, by its own path, by a bind or by a mount below one, it has one place.
-type place struct{ dev, path string }
-
-func (p place) within(q place) bool {
-	return p.dev == q.dev && (p.path == q.path || q.path == "/" || strings.HasPrefix(p.path, q.path+"/"))
+	id         int
+	spec.Place        // what is mounted: all of a file system, or what lies below a path in it
+	target     string // where, for the process whose mounts these are
 }
 
 func readMounts(r io.Reader) ([]mountLine, error) {
@@ -41,7 +35,7 @@ func readMounts(r io.Reader) ([]mountLine, error) {
 		if err != nil {
 			continue
 		}
-		list = append(list, mountLine{id, place{f[2], unescape(f[3])}, unescape(f[4])})
+		list = append(list, mountLine{id, spec.Place{Dev: f[2], Path: unescape(f[3])}, unescape(f[4])})
 	}
 	return list, lines.Err()
 }
@@ -66,15 +60,15 @@ func unescape(s string) string {
 }
 
 // placeOf finds the place of a file that is open, by our own mounts.
-func placeOf(f *os.File, own []mountLine) (place, error) {
+func placeOf(f *os.File, own []mountLine) (spec.Place, error) {
 	proc := fmt.Sprintf("/proc/self/fdinfo/%d", f.Fd())
 	info, err := os.ReadFile(proc)
 	if err != nil {
-		return place{}, err
+		return spec.Place{}, err
 	}
 	path, err := os.Readlink(strings.Replace(proc, "fdinfo", "fd", 1))
 	if err != nil {
-		return place{}, err
+		return spec.Place{}, err
 	}
 	for line := range strings.Lines(string(info)) {
 		text, ok := strings.CutPrefix(line, "mnt_id:")
@@ -85,26 +79,17 @@ func placeOf(f *os.File, own []mountLine) (place, error) {
 		for _, m := range own {
 			rel, err := filepath.Rel(m.target, path)
 			if m.id == id && err == nil && filepath.IsLocal(rel) {
-				return place{m.dev, filepath.Join(m.path, rel)}, nil
+				return spec.Place{Dev: m.Dev, Path: filepath.Join(m.Path, rel)}, nil
 			}
 		}
 	}
-	return place{}, fmt.Errorf("%q is on no mount that can be seen", path)
+	return spec.Place{}, fmt.Errorf("%q is on no mount that can be seen", path)
 }
 
-// shown knows what of the host a sandbox shows.
-type shown struct {
-	own   []mountLine
-	there []mountLine // the sandbox's
-	state place
-}
-
-// shows reads the mounts of the sandbox, those that binds have taken along included, and not the policy: a grant may have
-// been renamed since.
-func (sb *Sandbox) shows() (*shown, error) {
-	s := &shown{}
-	// Not self, which is the first thread: where we have made the sandbox, libcontainer may have left that in its mount
-	// namespace. It spoils a thread for this, and Go can end any but the first.
+// ownMounts are those of the mount namespace that this thread is in. Not of self, which is the first thread: where we have made
+// the sandbox, libcontainer may have left that in its mount namespace. It spoils a thread for this, and Go can end any but the
+// first.
+func ownMounts() ([]mountLine, error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	self, err := os.Open("/proc/thread-self/mountinfo")
@@ -112,7 +97,22 @@ func (sb *Sandbox) shows() (*shown, error) {
 		return nil, err
 	}
 	defer self.Close()
-	if s.own, err = readMounts(self); err != nil {
+	return readMounts(self)
+}
+
+// shown knows what of the host a sandbox shows.
+type shown struct {
+	own   []mountLine
+	there []mountLine // the sandbox's
+	state spec.Place
+}
+
+// shows reads the mounts of the sandbox, those that binds have taken along included, and not the policy: a grant may have
+// been renamed since.
+func (sb *Sandbox) shows() (*shown, error) {
+	s := &shown{}
+	var err error
+	if s.own, err = ownMounts(); err != nil {
 		return nil, err
 	}
 	fd, err := unix.Openat(int(sb.proc.Fd()), "mountinfo", unix.O_RDONLY|unix.O_CLOEXEC, 0)
@@ -141,11 +141,11 @@ func (s *shown) refuse(dir *os.File, what, name string) error {
 		return fail(codeOutputDir, "", "find out where %s %q is: %w", what, name, err)
 	}
 	const hint = "choose a directory that the program cannot see: outside of all that the policy grants"
-	if p.within(s.state) {
+	if p.Within(s.state) {
 		return fail(codeOutputGranted, hint, "%s %q is in the state directory", what, name)
 	}
 	for _, m := range s.there {
-		if p.within(m.place) {
+		if p.Within(m.Place) {
 			return fail(codeOutputGranted, hint, "%s %q is in what the program sees as %q", what, name, m.target)
 		}
 	}

@@ -7,10 +7,12 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"net/netip"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime/debug"
+	"strconv"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -60,17 +62,17 @@ func (sb *Sandbox) startRelay(plan *spec.Plan, dir *os.Root) (*relayProcess, err
 		return nil, nil
 	}
 	order := relay.Config{Sandbox: sb.state.ID, Policy: plan.Relay.Policy}
-	files, err := sb.listen(plan.Relay.Doors)
+	order.Limits.CPU = relayShare(&plan.Exec.Limits)
+	doors, listeners := relayListeners(plan.Relay.Doors)
+	files, err := sb.listen(doors)
 	if err != nil {
 		return nil, err
 	}
 	r := &relayProcess{}
-	for i, d := range plan.Relay.Doors {
+	for i, l := range listeners {
 		if files[i] != nil {
 			r.listeners = append(r.listeners, files[i])
-			order.Listeners = append(order.Listeners, relay.Listener{
-				Kind: d.Kind, Port: int(d.Listen.Port()), Target: d.Target, Socket: d.Socket,
-			})
+			order.Listeners = append(order.Listeners, l)
 		}
 	}
 	r.order.Config = order
@@ -78,7 +80,70 @@ func (sb *Sandbox) startRelay(plan *spec.Plan, dir *os.Root) (*relayProcess, err
 		closeAll(r.listeners)
 		return nil, err
 	}
+	if err := sb.limitRelay(r.cmd.Process.Pid); err != nil {
+		r.abandon()
+		return nil, err
+	}
 	return r, nil
+}
+
+// limitRelay has the relay share its programs' quota of processor time, where that is in a control group by itself. It shares
+// no group that limits memory: a program that used that up would have the kernel kill the relay, and its ports were free
+// for another program to listen on. With version 2 there is one group for both, and relayShare stands alone.
+func (sb *Sandbox) limitRelay(pid int) error {
+	for _, g := range sb.state.Launch.Held.Groups {
+		if g.Unified || g.Controllers&forkexec.GroupCPU == 0 || g.Controllers&forkexec.GroupMemory != 0 {
+			continue
+		}
+		if err := writeControl(filepath.Join(g.Dir, "cgroup.procs"), strconv.Itoa(pid)); err != nil {
+			return fail("limit_unenforceable", `enforce = "best_effort" does without control groups`, "limit relay: %w", err)
+		}
+	}
+	return nil
+}
+
+// relayListeners are the doors that have a socket of their own, and what each is for. One that listens on all addresses of a
+// port also has what is at some of them. Where two doors are at one address the first is meant.
+func relayListeners(doors []spec.Door) (own []spec.Door, listeners []relay.Listener) {
+	wide := map[uint16]map[netip.Addr]relay.Listener{}
+	for _, d := range doors {
+		if d.Kind == spec.DoorDirect {
+			wide[d.Listen.Port()] = map[netip.Addr]relay.Listener{}
+		}
+	}
+	seen := map[netip.AddrPort]bool{}
+	for _, d := range doors {
+		l := relay.Listener{Kind: d.Kind, Port: int(d.Listen.Port()), Target: d.Target, Socket: d.Socket}
+		if d.Kind != spec.DoorDNS { // which is UDP's
+			if seen[d.Listen] {
+				continue
+			}
+			seen[d.Listen] = true
+			if at := wide[d.Listen.Port()]; d.Kind == spec.DoorDirect {
+				l.At = at
+			} else if at != nil && d.Listen.Addr().Is4() {
+				at[d.Listen.Addr()] = l
+				continue
+			}
+		}
+		own, listeners = append(own, d), append(listeners, l)
+	}
+	return own, listeners
+}
+
+// relayShare is how much of a processor the relay may take where the policy limits what its program takes: as much as that
+// may. A limit without a time says that it is little.
+func relayShare(l *spec.Limits) float64 {
+	const little = 0.2
+	switch {
+	case l.CPUs > 0:
+		return l.CPUs
+	case l.CPU > 0 && l.Wall > 0:
+		return max(little, l.CPU.Seconds()/l.Wall.Seconds())
+	case l.CPU > 0:
+		return little
+	}
+	return 0
 }
 
 // listen makes the doors' sockets. Where there is no IPv6 those on ::1 are left out: nothing inside can look for them.
@@ -221,7 +286,25 @@ func Relay(in io.ReadCloser, answer io.WriteCloser) error {
 		pidfdWait(init, -1)
 		cancel()
 	}()
-	return relay.Serve(ctx, order.Config, files, notes.note)
+	ports := make([]int, 0, len(files))
+	for _, f := range files {
+		if fd, err := unix.FcntlInt(f.Fd(), unix.F_DUPFD_CLOEXEC, 0); err == nil {
+			ports = append(ports, fd)
+		}
+	}
+	err = relay.Serve(ctx, order.Config, files, notes.note)
+	keepPorts(ports, relayHeld, init)
+	return err
+}
+
+// keepPorts keeps the ports of a relay that has to stop before its sandbox does, as when nothing can be recorded any more: a
+// program could listen on them, and get what others send to the relay. To everybody else it has ended.
+func keepPorts(ports []int, lock int, init *os.File) {
+	for _, fd := range ports {
+		_ = unix.Shutdown(fd, unix.SHUT_RDWR) // a socket that does not listen any more still has its port
+	}
+	unix.Close(lock)
+	pidfdWait(init, -1)
 }
 
 // relayAlive says whether the sandbox's relay runs.

@@ -70,9 +70,8 @@ type Result struct {
 type Usage struct {
 	WallMS float64 `json:"wall_ms"`
 	CPUMS  float64 `json:"cpu_ms"` // of every process that was waited for
-	// MaxRSSBytes is the peak of all processes together where memory is limited. Else it is the largest process' own,
-	// and never less than the launcher's at the start of the exec: the kernel counts the memory that a process had
-	// before it executed something else.
+	// MaxRSSBytes is the largest process' peak, or that of all processes together as it was seen, which is looked for where
+	// memory is limited. A program that stays below what the launcher had when it started the exec is known by looks alone.
 	MaxRSSBytes  int64 `json:"max_rss_bytes"`
 	WrittenBytes int64 `json:"written_bytes"` // to block devices, as getrusage counts
 	Processes    int   `json:"processes"`     // processes and threads started
@@ -115,10 +114,8 @@ func endings() []ending {
 // judge fills in how it ended. full is whether its writable grants hold more than allowed.
 func (r *Result) judge(st forkexec.Status, l spec.Limits, full bool) {
 	r.Usage.CPUMS = ms(st.CPU)
-	r.Usage.MaxRSSBytes, r.Usage.WrittenBytes, r.Usage.Processes = st.MaxRSS, st.Written, st.Tasks
-	if st.MemoryPeak > 0 {
-		r.Usage.MaxRSSBytes = st.MemoryPeak
-	}
+	r.Usage.WrittenBytes, r.Usage.Processes = st.Written, st.Tasks
+	r.Usage.MaxRSSBytes = max(st.MaxRSS, st.MemoryPeak)
 	r.ended(st)
 	switch e := ended(st, l); {
 	case e != nil:

@@ -68,8 +68,18 @@ func sabotagePlan(sb *Sandbox, plan *spec.Plan) *spec.Plan {
 		r := *plan.Relay
 		r.Doors = r.Doors[1:]
 		broken.Relay = &r
+	case forkexec.Without("enforcement"):
+		broken.Limits = append(slices.Clone(plan.Limits), spec.Limit{Name: "made_up", Value: 1, EnforcedBy: spec.ByWatcher})
 	case forkexec.Without("environment"):
 		sb.state.Launch.EnvAllow = []string{"*"}
+	}
+	if forkexec.Without("program id") { // it is the caller, and so the owner of all that is root's
+		sb.state.Launch.UID, sb.state.Launch.GID = 0, 0
+	}
+	if forkexec.Without("program id") || forkexec.Without("idmap") {
+		for i := range oci.Mounts {
+			oci.Mounts[i].UIDMappings, oci.Mounts[i].GIDMappings = nil, nil
+		}
 	}
 	return &broken
 }
@@ -117,6 +127,8 @@ func sabotageCommand(cmd *forkexec.Command) {
 		cmd.Filter = []unix.SockFilter{{Code: unix.BPF_RET | unix.BPF_K, K: unix.SECCOMP_RET_ALLOW}}
 	case forkexec.Without("rlimits"):
 		cmd.Rlimits = nil
+	case forkexec.Without("core limit"):
+		cmd.Rlimits = slices.DeleteFunc(slices.Clone(cmd.Rlimits), func(r forkexec.Rlimit) bool { return r.Resource == unix.RLIMIT_CORE })
 	case forkexec.Without("processors"):
 		cmd.CPUs = nil
 	case forkexec.Without("control groups"):

@@ -17,7 +17,7 @@ import (
 	"github.com/sandboxrun/sandboxrun/spec"
 )
 
-const stateVersion = 1
+const stateVersion = 2
 
 // State is what is kept of a sandbox between commands.
 type State struct {
@@ -68,12 +68,8 @@ func newState(id string, plan *spec.Plan, owner *Owner) *State {
 func (s *Store) statePath(id string) string { return filepath.Join(id, "state.json") }
 
 // save writes the state so that a reader sees all of it or nothing.
-func (s *Store) save(st *State) error {
-	data, err := json.Marshal(st)
-	if err != nil {
-		return fmt.Errorf("save state: %w", err)
-	}
-	tmp := s.statePath(st.ID) + ".new"
+func (s *Store) save(id string, data []byte) error {
+	tmp := s.statePath(id) + ".new"
 	f, err := s.root.OpenFile(tmp, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 	if err != nil {
 		return fmt.Errorf("save state: %w", err)
@@ -83,7 +79,7 @@ func (s *Store) save(st *State) error {
 		err = cerr
 	}
 	if err == nil {
-		err = s.root.Rename(tmp, s.statePath(st.ID))
+		err = s.root.Rename(tmp, s.statePath(id))
 	}
 	if err != nil {
 		return fail("state_unusable", diskHint, "save state: %w", cause(err))
@@ -91,17 +87,25 @@ func (s *Store) save(st *State) error {
 	return nil
 }
 
+// load reads the copy of the state, which is all there is once process 1 has ended.
 func (s *Store) load(id string) (*State, error) {
-	data, err := s.root.ReadFile(s.statePath(id))
+	data, err := s.readOwn(id, "state.json")
 	if err != nil {
 		return nil, err
 	}
+	return parseState(id, data)
+}
+
+func parseState(id string, data []byte) (*State, error) {
 	var st State
 	if err := json.Unmarshal(data, &st); err != nil {
 		return nil, fmt.Errorf("read state of sandbox %q: %w", id, err)
 	}
 	if st.Version != stateVersion {
 		return nil, fmt.Errorf("read state of sandbox %q: it was made by another version of sandboxrun", id)
+	}
+	if st.ID != id {
+		return nil, fmt.Errorf("read state of sandbox %q: it is that of %q", id, st.ID)
 	}
 	return &st, nil
 }
@@ -114,6 +118,9 @@ type Sandbox struct {
 	init  *os.File // pidfd of process 1
 	proc  *os.File // /proc/PID of process 1; stays this process' even when its pid is given away
 	child bool     // process 1 is our child, and ours to reap
+
+	sealed *os.File // while it is created: what process 1 is to hold of it
+	filter []byte   // the compiled seccomp filter
 }
 
 // Open finds a sandbox. A process 1 that has ended is an error with the code "sandbox_lost".
@@ -121,12 +128,16 @@ func (s *Store) Open(id string) (*Sandbox, error) {
 	if err := CheckID(id); err != nil {
 		return nil, err
 	}
-	st, err := s.load(id)
+	data, err := s.readOwn(id, "state.json")
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, s.noState(id)
 	}
 	if err != nil {
 		return nil, err
+	}
+	st, err := parseState(id, data)
+	if err != nil {
+		return nil, s.changed(id, "%v", err)
 	}
 	dir, err := s.root.Open(id)
 	if err != nil {
@@ -135,17 +146,21 @@ func (s *Store) Open(id string) (*Sandbox, error) {
 	sb := &Sandbox{store: s, state: st, dir: dir}
 	err = errEnded
 	if s.alive(id) {
-		err = sb.attach()
+		if err = sb.attach(); err == nil {
+			err = sb.believe(data)
+		}
 	}
+	var e *Error
 	switch {
 	case err == nil:
 		return sb, nil
+	case errors.As(err, &e):
 	case errors.Is(err, errEnded):
 		err = fail("sandbox_lost", lostHint(st), "sandbox %q has ended", id)
 	default:
 		err = fail("sandbox_unavailable", "", "open sandbox %q: %w", id, err)
 	}
-	dir.Close()
+	sb.Close()
 	return nil, err
 }
 
@@ -220,7 +235,7 @@ func (sb *Sandbox) Close() {
 // Info is one line of List.
 type Info struct {
 	ID      string    `json:"id"`
-	Status  string    `json:"status"` // "creating", "running" or "stopped"
+	Status  string    `json:"status"` // "creating", "running", "stopped" or "changed"
 	PID     int       `json:"pid,omitempty"`
 	Created time.Time `json:"created,omitzero"`
 	Name    string    `json:"name,omitempty"`
@@ -235,6 +250,7 @@ const (
 	StatusCreating = "creating"
 	StatusRunning  = "running"
 	StatusStopped  = "stopped"
+	StatusChanged  = "changed" // its state directory has been changed: see CodeChanged
 )
 
 // List tells of every sandbox of the store, the dead ones that nobody has swept included.
@@ -269,12 +285,26 @@ func (s *Store) info(id string) Info {
 		if err == nil {
 			info.Status = StatusRunning
 		}
+		if s.isChanged(id) {
+			info.Status = StatusChanged
+			return info
+		}
 	}
 	if err == nil {
 		info.PID, info.Created, info.Name, info.Policy, info.Owner = st.PID, st.Created, st.Name, st.Policy, st.Owner
 		info.Detached = s.countDetached(id)
 	}
 	return info
+}
+
+func (s *Store) isChanged(id string) bool {
+	sb, err := s.Open(id)
+	if err == nil {
+		sb.Close()
+		return false
+	}
+	e, ok := errors.AsType[*Error](err)
+	return ok && e.Code == CodeChanged
 }
 
 // Description is what the state command prints: an OCI state with what we know besides.
@@ -310,8 +340,12 @@ func (s *Store) Describe(id string) (*Description, error) {
 		Created: info.Created, Owner: info.Owner, Policy: info.Policy,
 		Detached: info.Detached,
 	}
-	if d.Status == StatusStopped {
+	switch d.Status {
+	case StatusStopped:
 		d.PID = 0
+	case StatusChanged:
+		_, err := s.Open(id)
+		return nil, err
 	}
 	if st, err := s.load(id); err == nil {
 		d.Relay, d.Record = s.relayInfo(st), st.Record

@@ -92,7 +92,7 @@ func (r *Running) connect(req Request, cmd *forkexec.Command) (*streams, error) 
 
 func (r *Running) connectPipes(s *streams, req Request, cmd *forkexec.Command) error {
 	var err error
-	if cmd.Stdio[0], err = s.input(req.Stdin, cmd.UID, cmd.GID); err != nil {
+	if cmd.Stdio[0], err = s.input(r.sb, req.Stdin, cmd.UID, cmd.GID); err != nil {
 		return err
 	}
 	outputs := []struct {
@@ -113,11 +113,11 @@ func (r *Running) connectPipes(s *streams, req Request, cmd *forkexec.Command) e
 
 // input is the program's standard input: empty, or a pipe that is filled from a reader. The reader may block for ever,
 // so nothing waits for it.
-func (s *streams) input(from io.Reader, uid, gid int) (*os.File, error) {
+func (s *streams) input(sb *Sandbox, from io.Reader, uid, gid int) (*os.File, error) {
 	if from == nil {
-		null, err := os.OpenFile(os.DevNull, os.O_RDONLY, 0)
+		null, err := sb.null()
 		if err != nil {
-			return nil, fmt.Errorf("open standard input: %w", err)
+			return nil, err
 		}
 		s.theirs = append(s.theirs, null)
 		return null, nil
@@ -131,6 +131,20 @@ func (s *streams) input(from io.Reader, uid, gid int) (*os.File, error) {
 		outer.Close()
 	})
 	return inner, nil
+}
+
+// null opens the sandbox's own /dev/null: through the host's mount its owner could change its mode.
+func (sb *Sandbox) null() (*os.File, error) {
+	in, err := sb.inside()
+	if err != nil {
+		return nil, err
+	}
+	defer unix.Close(in.root)
+	null, err := in.open(os.DevNull, unix.O_RDWR)
+	if err != nil {
+		return nil, fmt.Errorf("open the null device of sandbox %q: %w", sb.state.ID, err)
+	}
+	return null, nil
 }
 
 // output is where a stream goes: to a writer, or it is kept.

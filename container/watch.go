@@ -1,10 +1,10 @@
 package container
 
 import (
+	"errors"
 	"fmt"
-	"io/fs"
-	"os"
 	"path/filepath"
+	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -71,44 +71,206 @@ func (in inside) masked(w Watch) bool {
 // lookout is what an exec finds at such a path when it starts.
 type lookout struct {
 	Watch
+	grant *grantDir
 	there bool
-	bare  bool // there, and without a mask
-	dir   bool
+	bare  bool   // there, and without a mask
+	dir   bool   // what is masked is a directory
+	shut  string // a directory above it that cannot be searched, as the program sees it; it is masked in place of the path
+	link  bool   // a link stands above it
 }
 
-func lookOut(list []Watch, in inside) ([]lookout, error) {
-	found := make([]lookout, 0, len(list))
+// lookouts are all of them, with the grants that they lie in. The grants stay open from before the program starts until
+// after its end: a path of the host's, looked up then, would follow the links that the program has made.
+type lookouts struct {
+	list   []lookout
+	grants map[string]*grantDir // by the path inside
+}
+
+// grantDir is a grant that holds denied paths: a directory, or the denied file itself.
+type grantDir struct{ fd int }
+
+func (l *lookouts) close() {
+	for _, g := range l.grants {
+		unix.Close(g.fd)
+	}
+	l.grants = nil
+}
+
+// lookOut looks at what is denied. Everything is looked up below the grant, by descriptors and without a link: a program of
+// an earlier exec, or of one that runs now, may have put anything in the way.
+func lookOut(list []Watch, in inside) (*lookouts, error) {
+	found := &lookouts{grants: map[string]*grantDir{}}
 	for _, w := range list {
 		l := lookout{Watch: w}
-		var st unix.Stat_t
-		switch err := unix.Lstat(w.Host, &st); err {
-		case nil:
-			l.there = true
-			kind := st.Mode & unix.S_IFMT
-			l.dir = kind == unix.S_IFDIR
-			// A link shows nothing but where it leads; what is there is denied or granted under its own name.
-			l.bare = kind != unix.S_IFLNK && !in.masked(w)
-		case unix.ENOENT, unix.ENOTDIR:
-		default:
+		err := l.look(in, found)
+		if err != nil {
+			found.close()
 			return nil, fail("deny_unchecked", "the launcher must be able to see it", "look for denied path %q: %w", w.Host, err)
 		}
-		found = append(found, l)
+		found.list = append(found.list, l)
 	}
 	return found, nil
 }
 
+// below is the denied path relative to its grant; "." is the grant itself.
+func (w Watch) below() string {
+	rel, err := filepath.Rel(w.Grant, w.Host)
+	if err != nil || !filepath.IsLocal(rel) {
+		return "."
+	}
+	return rel
+}
+
+// shownGrant is the path inside of the grant that holds the denied path.
+func (w Watch) shownGrant() string {
+	if rel := w.below(); rel != "." {
+		return strings.TrimSuffix(w.Inside, "/"+rel)
+	}
+	return w.Inside
+}
+
+// open opens the grant that holds a denied path, once for all of them.
+func (l *lookouts) open(w Watch, in inside) (*grantDir, error) {
+	shown := w.shownGrant()
+	if g := l.grants[shown]; g != nil {
+		return g, nil
+	}
+	fd, err := openGrant(w, shown, in)
+	if err != nil {
+		return nil, err
+	}
+	g := &grantDir{fd}
+	l.grants[shown] = g
+	return g, nil
+}
+
+// openGrant opens it by its path on the host, where the launcher has its usual rights, or, where that now leads to another
+// file than the sandbox was made with, by its path inside. A program may have moved either.
+func openGrant(w Watch, shown string, in inside) (int, error) {
+	how := unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: unix.RESOLVE_NO_SYMLINKS}
+	host, hostErr := unix.Openat2(unix.AT_FDCWD, w.Grant, &how)
+	f, err := in.open(shown, unix.O_PATH|unix.O_NOFOLLOW)
+	if err != nil {
+		return host, hostErr
+	}
+	defer f.Close()
+	if hostErr == nil {
+		var want, is unix.Stat_t
+		if unix.Fstat(int(f.Fd()), &want) == nil && unix.Fstat(host, &is) == nil && want.Dev == is.Dev && want.Ino == is.Ino {
+			return host, nil
+		}
+		unix.Close(host)
+	}
+	return unix.FcntlInt(f.Fd(), unix.F_DUPFD_CLOEXEC, 0)
+}
+
+// parent opens the directory that a denied path is in, never through a link. Where that cannot be searched, shut is the
+// directory that stops it, relative to the grant.
+func (g *grantDir) parent(rel string) (dir int, shut string, err error) {
+	dir, err = g.descend(filepath.Dir(rel))
+	if !errors.Is(err, unix.EACCES) {
+		return dir, "", err
+	}
+	for shut = filepath.Dir(rel); shut != "."; shut = filepath.Dir(shut) { // the topmost that can be reached stops it
+		fd, err := g.descend(shut)
+		if err == nil {
+			unix.Close(fd)
+			return -1, shut, unix.EACCES
+		}
+		if !errors.Is(err, unix.EACCES) {
+			return -1, "", err // it has changed just now
+		}
+	}
+	return -1, ".", unix.EACCES
+}
+
+func (g *grantDir) descend(rel string) (int, error) {
+	how := unix.OpenHow{
+		Flags:   unix.O_PATH | unix.O_DIRECTORY | unix.O_CLOEXEC,
+		Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS,
+	}
+	for {
+		fd, err := unix.Openat2(g.fd, rel, &how)
+		if !errors.Is(err, unix.EINTR) && !errors.Is(err, unix.EAGAIN) {
+			return fd, err
+		}
+	}
+}
+
+// absent says whether an error means that there is nothing at a path: a part of it does not exist, is no directory or a link,
+// or is a name that no file can have.
+func absent(err error) bool {
+	for _, e := range []error{unix.ENOENT, unix.ENOTDIR, unix.ELOOP, unix.ENAMETOOLONG} {
+		if errors.Is(err, e) {
+			return true
+		}
+	}
+	return false
+}
+
+// look finds out what stands at one denied path.
+func (l *lookout) look(in inside, all *lookouts) error {
+	var err error
+	if l.grant, err = all.open(l.Watch, in); absent(err) {
+		return nil // it has been moved or removed, and what is denied with it
+	} else if err != nil {
+		return err
+	}
+	st, shut, err := l.stat()
+	switch {
+	case err == nil:
+		l.there = true
+		kind := st.Mode & unix.S_IFMT
+		l.dir = kind == unix.S_IFDIR
+		// A link shows nothing but where it leads; what is there is denied or granted under its own name.
+		l.bare = kind != unix.S_IFLNK && !in.masked(l.Watch)
+	case shut != "":
+		// Whoever owns the directory can open it again, and then what is denied would be bare.
+		l.shut = filepath.Join(l.shownGrant(), shut)
+	case !absent(err):
+		return err
+	}
+	l.link = errors.Is(err, unix.ELOOP)
+	return nil
+}
+
+// stat looks at the path itself, not at where a link leads.
+func (l *lookout) stat() (st unix.Stat_t, shut string, err error) {
+	rel := l.below()
+	if rel == "." {
+		return st, "", unix.Fstat(l.grant.fd, &st)
+	}
+	dir, shut, err := l.grant.parent(rel)
+	if err != nil {
+		return st, shut, err
+	}
+	defer unix.Close(dir)
+	err = unix.Fstatat(dir, filepath.Base(rel), &st, unix.AT_SYMLINK_NOFOLLOW)
+	if errors.Is(err, unix.EACCES) {
+		shut = filepath.Dir(rel)
+	}
+	return st, shut, err
+}
+
 // cover masks what stands bare: a directory by an empty one, anything else by a device that cannot be opened on such a
 // mount.
-func cover(list []lookout) []forkexec.Mount {
+func (l *lookouts) cover() []forkexec.Mount {
 	const safe = unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC
 	var mounts []forkexec.Mount
-	for _, l := range list {
+	shut := map[string]bool{}
+	directory := func(target string) forkexec.Mount {
+		return forkexec.Mount{
+			Source: "tmpfs", Target: target, Type: "tmpfs", Data: "mode=0,nr_inodes=2,size=4k", Flags: safe | unix.MS_RDONLY,
+		}
+	}
+	for _, l := range l.list {
 		switch {
+		case l.shut != "" && !shut[l.shut]:
+			shut[l.shut] = true
+			mounts = append(mounts, directory(l.shut))
 		case !l.bare:
 		case l.dir:
-			mounts = append(mounts, forkexec.Mount{
-				Source: "tmpfs", Target: l.Inside, Type: "tmpfs", Data: "mode=0,nr_inodes=2,size=4k", Flags: safe | unix.MS_RDONLY,
-			})
+			mounts = append(mounts, directory(l.Inside))
 		default:
 			mounts = append(mounts,
 				forkexec.Mount{Source: "/dev/null", Target: l.Inside, Flags: unix.MS_BIND},
@@ -118,40 +280,70 @@ func cover(list []lookout) []forkexec.Mount {
 	return mounts
 }
 
-// moveAppeared moves what has appeared at a denied path during an exec to a name beside it, and says so. It stays within
-// the grant: the program may have put links in the way.
-func moveAppeared(list []lookout, suffix string) []string {
+// warnings names the directories that are hidden since nobody can say what is in them.
+func (l *lookouts) warnings() []string {
 	var said []string
-	for _, l := range list {
-		if l.there || !l.Writable {
-			continue
+	for _, l := range l.list {
+		if l.shut != "" {
+			said = append(said, fmt.Sprintf("%q cannot be searched, so this exec sees an empty directory there: %s denies %q", l.shut, l.From, l.Host))
 		}
-		if _, err := os.Lstat(l.Host); err != nil {
-			continue
-		}
-		to, err := moveAside(l.Denied, suffix)
-		if err != nil {
-			said = append(said, fmt.Sprintf("%q appeared during the exec, which %s denies, and could not be moved away: %v", l.Host, l.From, err))
-			continue
-		}
-		said = append(said, fmt.Sprintf("%q appeared during the exec, which %s denies: moved to %q", l.Host, l.From, to))
 	}
 	return said
 }
 
-func moveAside(a rootfs.Denied, suffix string) (string, error) {
-	rel, err := filepath.Rel(a.Grant, a.Host)
+// moveAppeared moves what has appeared at a denied path during an exec to a name beside it, and says so.
+func (l *lookouts) moveAppeared(suffix string) []string {
+	if l == nil {
+		return nil
+	}
+	defer l.close()
+	var said []string
+	for _, l := range l.list {
+		if l.there || !l.Writable || l.shut != "" || l.grant == nil {
+			continue
+		}
+		to, err := l.moveAside(suffix)
+		switch {
+		case errors.Is(err, unix.ELOOP) && !l.link:
+			said = append(said, fmt.Sprintf("%q, which %s denies, could not be moved away if it is there: a symbolic link above it appeared during the exec", l.Host, l.From))
+		case absent(err):
+		case err != nil:
+			said = append(said, fmt.Sprintf("%q, which %s denies, could not be moved away if it appeared during the exec: %v", l.Host, l.From, err))
+		default:
+			said = append(said, fmt.Sprintf("%q appeared during the exec, which %s denies: moved to %q", l.Host, l.From, to))
+		}
+	}
+	return said
+}
+
+// moveAside renames within one directory that is open: whatever a program that still runs does to the path, no file
+// outside of the grant is ever named.
+func (l *lookout) moveAside(suffix string) (string, error) {
+	rel := l.below()
+	if rel == "." {
+		return "", unix.ENOENT // a grant is there from the start
+	}
+	dir, _, err := l.grant.parent(rel)
 	if err != nil {
 		return "", err
 	}
-	root, err := os.OpenRoot(a.Grant)
-	if err != nil {
-		return "", err
+	defer unix.Close(dir)
+	name, to := filepath.Base(rel), filepath.Base(rel)+".denied-"+suffix
+	err = unix.Renameat2(dir, name, dir, to, unix.RENAME_NOREPLACE)
+	if errors.Is(err, unix.EINVAL) { // some network file systems cannot
+		err = renameFree(dir, name, to)
 	}
-	defer root.Close()
-	to := rel + ".denied-" + suffix
-	if _, err := root.Lstat(to); err == nil {
-		return "", fs.ErrExist
+	return filepath.Join(filepath.Dir(l.Host), to), err
+}
+
+// renameFree is the same on file systems that do not know the flag. Nothing of value has the new name: it is the exec's own.
+func renameFree(dir int, name, to string) error {
+	var st unix.Stat_t
+	switch err := unix.Fstatat(dir, to, &st, unix.AT_SYMLINK_NOFOLLOW); {
+	case err == nil:
+		return unix.EEXIST
+	case !errors.Is(err, unix.ENOENT):
+		return err
 	}
-	return filepath.Join(a.Grant, to), root.Rename(rel, to)
+	return unix.Renameat(dir, name, dir, to)
 }

@@ -40,7 +40,7 @@ type bpfAsm struct {
 // bpfLabel is an instruction that has been written, counted from the end of the filter.
 type bpfLabel int
 
-// sharedRules is the place of the code for the rules of a call; calls with equal rules share it.
+// sharedRules is the place of the code for some rules; where equal ones are left it is shared.
 type sharedRules struct {
 	rules []bpfRule
 	at    bpfLabel
@@ -146,62 +146,85 @@ func (a *bpfAsm) search(ranges []bpfRange) bpfLabel {
 	return a.test(opAtLeast, ranges[middle].start, high, low)
 }
 
-// call decides a call that has rules.
+// call decides by rules that do not contradict each other.
 func (a *bpfAsm) call(rules []bpfRule, other uint32) bpfLabel {
-	if i := slices.IndexFunc(rules, func(r bpfRule) bool { return len(r.conds) == 0 }); i >= 0 {
-		return a.ret(rules[i].ret) // nothing contradicts it
-	}
 	same := func(r, s bpfRule) bool { return r.ret == s.ret && slices.Equal(r.conds, s.conds) }
 	for _, s := range a.shared {
 		if slices.EqualFunc(s.rules, rules, same) {
 			return s.at
 		}
 	}
-	var at bpfLabel
-	if index, parts, ok := bpfBlocks(rules); ok {
-		at = a.parts(index, parts, other)
-	} else {
-		at = a.list(rules, other)
-	}
+	at := a.decide(rules, other)
 	a.shared = append(a.shared, sharedRules{rules, at})
 	return at
 }
 
-// parts decides by the low half of one argument.
-func (a *bpfAsm) parts(index uint, parts []bpfBlock, other uint32) bpfLabel {
-	var ranges []bpfRange
-	next := uint64(0) // what follows the last range
-	add := func(ret uint32, end uint64) {
-		if to := a.ret(ret); len(ranges) == 0 || ranges[len(ranges)-1].to != to {
-			ranges = append(ranges, bpfRange{uint32(next), to})
-		}
-		next = end
+// decide looks at the first condition of the first rule. Where all that the rules ask of its argument are ranges of the same
+// bits, it is a search for the range that the argument is in; else one test. Either way fewer conditions are left.
+func (a *bpfAsm) decide(rules []bpfRule, other uint32) bpfLabel {
+	if len(rules) == 0 {
+		return a.ret(other)
 	}
-	for _, p := range parts {
-		if uint64(p.from) > next {
-			add(other, uint64(p.from))
-		}
-		if uint64(p.to) >= next {
-			add(p.ret, uint64(p.to)+1)
-		}
+	first := slices.IndexFunc(rules, func(r bpfRule) bool { return len(r.conds) == 0 })
+	if first >= 0 {
+		return a.ret(rules[first].ret)
 	}
-	if next <= math.MaxUint32 {
-		add(other, math.MaxUint32+1)
+	c := rules[0].conds[0]
+	if starts, field, ok := bpfStarts(rules, c.index); ok {
+		return a.blocks(c.index, starts, field, rules, other)
 	}
-	return a.load(dataArgs+8*uint32(index), a.search(ranges))
+	no := a.call(without(rules, c), other)
+	yes := a.call(given(rules, c), other)
+	return a.cond(c, yes, no)
 }
 
-// list tries one rule after the other.
-func (a *bpfAsm) list(rules []bpfRule, other uint32) bpfLabel {
-	next := a.ret(other)
-	for _, r := range slices.Backward(rules) {
-		at := a.ret(r.ret)
-		for _, c := range slices.Backward(r.conds) {
-			at = a.cond(c, at, next)
-		}
-		next = at
+// blocks decides by the bits of field of one argument. Between two starts the rules ask the same of them.
+func (a *bpfAsm) blocks(index uint, starts []uint64, field uint64, rules []bpfRule, other uint32) bpfLabel {
+	equal := bpfCond{index: index, op: specs.OpMaskedEqual, mask: field}
+	if field == math.MaxUint64 {
+		equal.op = specs.OpEqualTo
 	}
-	return next
+	at := dataArgs + 8*uint32(index)
+	var highs, lows []bpfRange // of the high half, and of the low half within one value of that
+	var last bpfLabel
+	for i, start := range starts {
+		high := uint32(start >> 32)
+		if len(lows) == 0 && uint32(start) > 0 {
+			lows = []bpfRange{{0, last}}
+		}
+		equal.value = start
+		last = a.call(given(rules, equal), other)
+		lows = append(lows, bpfRange{uint32(start), last})
+		if i+1 < len(starts) && uint32(starts[i+1]>>32) == high {
+			continue
+		}
+		highs = append(highs, bpfRange{high, a.half(at, uint32(field), lows)})
+		if high < math.MaxUint32 && (i+1 == len(starts) || uint32(starts[i+1]>>32) > high+1) {
+			highs = append(highs, bpfRange{high + 1, last})
+		}
+		lows = nil
+	}
+	if field <= math.MaxUint32 {
+		return highs[0].to
+	}
+	return a.half(at+4, math.MaxUint32, highs)
+}
+
+// half goes to the range that the bits of field of half an argument are in.
+func (a *bpfAsm) half(offset, field uint32, ranges []bpfRange) bpfLabel {
+	ranges = slices.CompactFunc(ranges, func(r, s bpfRange) bool { return r.to == s.to })
+	if len(ranges) == 1 {
+		return ranges[0].to
+	}
+	to := a.search(ranges)
+	if field == math.MaxUint32 {
+		return a.load(offset, to)
+	}
+	if a.distance(to) > 0 {
+		a.hop(to)
+	}
+	a.emit(unix.SockFilter{Code: opAnd, K: field})
+	return a.emit(unix.SockFilter{Code: opLoad, K: offset})
 }
 
 // cond tests one condition. Numbers of 64 bits are compared by their high halves first.

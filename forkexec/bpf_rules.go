@@ -3,6 +3,7 @@ package forkexec
 import (
 	"fmt"
 	"math"
+	"math/bits"
 	"slices"
 
 	"github.com/opencontainers/runtime-spec/specs-go"
@@ -146,28 +147,98 @@ func (c bpfCond) least(from uint64) (uint64, bool) {
 	return 0, false
 }
 
-// bpfBlocks returns what the rules decide as ranges of the low half of one argument, if that is all that they look at:
-// each one a SCMP_CMP_MASKED_EQ whose mask is a prefix of the low 32 bits. Rules without contradiction only.
-func bpfBlocks(rules []bpfRule) (index uint, out []bpfBlock, ok bool) {
-	for _, r := range rules {
-		if len(r.conds) != 1 || r.conds[0].op != specs.OpMaskedEqual || r.conds[0].index != rules[0].conds[0].index {
-			return 0, nil, false
-		}
-		free := ^uint32(r.conds[0].mask)
-		if r.conds[0].mask > math.MaxUint32 || free&(free+1) != 0 {
-			return 0, nil, false
-		}
-		from := uint32(r.conds[0].value)
-		out = append(out, bpfBlock{from, from | free, r.ret})
+// inField is what a condition asks of its argument as a range of the numbers that the bits of field make, if it is one: all
+// 64 bits, or the lowest 32 or fewer.
+func (c bpfCond) inField() (span bpfSpan, field uint64, ok bool) {
+	if c.op != specs.OpMaskedEqual {
+		spans := c.spans()
+		return spans[0], math.MaxUint64, len(spans) == 1
 	}
-	slices.SortFunc(out, func(a, b bpfBlock) int {
-		if a.from != b.from {
-			return int(int64(a.from) - int64(b.from))
-		}
-		return int(int64(b.to) - int64(a.to))
-	})
-	return rules[0].conds[0].index, out, true
+	width := bits.Len64(c.mask)
+	field = math.MaxUint64 >> (64 - width)
+	free := field &^ c.mask
+	return bpfSpan{c.value, c.value | free}, field, free&(free+1) == 0 && (width <= 32 || width == 64)
 }
 
-// bpfBlock is a range of the low half of an argument, both ends included, and what the filter returns for it.
-type bpfBlock struct{ from, to, ret uint32 }
+// bpfStarts divides a field of an argument where the answer of the rules can change, if all that they ask of the argument are
+// ranges of that field.
+func bpfStarts(rules []bpfRule, index uint) (starts []uint64, field uint64, ok bool) {
+	starts = []uint64{0}
+	for _, r := range rules {
+		for _, c := range r.conds {
+			if c.index != index {
+				continue
+			}
+			span, f, ok := c.inField()
+			if len(starts) == 1 {
+				field = f
+			}
+			if !ok || f != field {
+				return nil, 0, false
+			}
+			starts = append(starts, span.from)
+			if span.from <= span.to && span.to < field {
+				starts = append(starts, span.to+1)
+			}
+		}
+	}
+	slices.Sort(starts)
+	return slices.Compact(starts), field, true
+}
+
+// given returns what is left of rules where a condition is known to hold: less those rules that it excludes, and less the
+// conditions, and the bits of them, that follow from it.
+func given(rules []bpfRule, known bpfCond) []bpfRule {
+	var left []bpfRule
+	for _, r := range rules {
+		if slices.ContainsFunc(r.conds, func(c bpfCond) bool { return c.index == known.index && !known.meets(c) }) {
+			continue
+		}
+		conds := slices.DeleteFunc(slices.Clone(r.conds), func(c bpfCond) bool { return known.implies(c) })
+		for i, c := range conds {
+			if c.index == known.index && c.op == specs.OpMaskedEqual && known.op == specs.OpMaskedEqual {
+				conds[i].mask &^= known.mask
+				conds[i].value &= conds[i].mask
+			}
+		}
+		left = append(left, bpfRule{conds, r.ret})
+	}
+	return left
+}
+
+// without returns what is left where a condition is known not to hold.
+func without(rules []bpfRule, known bpfCond) []bpfRule {
+	if not, ok := known.negated(); ok {
+		return given(rules, not)
+	}
+	return slices.DeleteFunc(slices.Clone(rules), func(r bpfRule) bool {
+		return slices.ContainsFunc(r.conds, func(c bpfCond) bool { return c.implies(known) })
+	})
+}
+
+// implies says whether another condition holds wherever this one does. It may be false though that is so.
+func (c bpfCond) implies(d bpfCond) bool {
+	if c.index != d.index {
+		return false
+	}
+	equal := func(c bpfCond) bool { return c.op == specs.OpMaskedEqual || c.op == specs.OpEqualTo }
+	if equal(c) && equal(d) {
+		return d.mask&^c.mask == 0 && c.value&d.mask == d.value
+	}
+	not, ok := d.negated()
+	return ok && !c.meets(not)
+}
+
+// negated is the condition that holds where this one does not, if that can be said as one.
+func (c bpfCond) negated() (bpfCond, bool) {
+	if c.op == specs.OpMaskedEqual {
+		c.value ^= c.mask
+		return c, bits.OnesCount64(c.mask) == 1
+	}
+	c.op = map[specs.LinuxSeccompOperator]specs.LinuxSeccompOperator{
+		specs.OpEqualTo: specs.OpNotEqual, specs.OpNotEqual: specs.OpEqualTo,
+		specs.OpLessThan: specs.OpGreaterEqual, specs.OpGreaterEqual: specs.OpLessThan,
+		specs.OpGreaterThan: specs.OpLessEqual, specs.OpLessEqual: specs.OpGreaterThan,
+	}[c.op]
+	return c, true
+}

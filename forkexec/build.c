@@ -69,6 +69,29 @@ static int bind_path(const struct fx_op *o)
 	return r;
 }
 
+// set_sysctl lowers a setting of the sandbox's own user namespace, and reads it back.
+static int set_sysctl(const struct fx_op *o)
+{
+	char is[64];
+	int fd = open(o->target, O_RDWR | O_CLOEXEC);
+	if (fd < 0)
+		return -1;
+	ssize_t n = write(fd, o->data, o->size) == (ssize_t)o->size ? pread(fd, is, sizeof is, 0) : -1;
+	int saved = errno;
+	close(fd);
+	errno = n < 0 ? saved : EIO;
+	return n == (ssize_t)o->size + 1 && memcmp(is, o->data, o->size) == 0 ? 0 : -1;
+}
+
+// show_cgroup mounts what run times recognise a control group by. Files that say the limits are put over it; what it shows
+// itself nobody sees. Where it cannot be mounted the files are all there is.
+static int show_cgroup(const struct fx_op *o)
+{
+	if (unshare(CLONE_NEWCGROUP) == 0)
+		mount("cgroup2", o->target, "cgroup2", MS_RDONLY | MS_NOSUID | MS_NODEV | MS_NOEXEC, NULL);
+	return 0;
+}
+
 static int run_op(const struct fx_op *o)
 {
 	struct fx_mount_attr attr = {.attr_set = o->flags, .propagation = MS_PRIVATE};
@@ -90,6 +113,10 @@ static int run_op(const struct fx_op *o)
 		return (int)syscall(SYS_move_mount, o->fd, "", AT_FDCWD, o->target, FX_MOVE_MOUNT_F_EMPTY_PATH);
 	case FX_OP_ROOT:
 		return new_root(o->target);
+	case FX_OP_SYSCTL:
+		return set_sysctl(o);
+	case FX_OP_CGROUP:
+		return show_cgroup(o);
 	}
 	errno = EINVAL;
 	return -1;

@@ -26,6 +26,8 @@ const (
 	OpAttr    OpKind = C.FX_OP_ATTR    // set the MOUNT_ATTR_* in Flags on Target and all below, and make them private
 	OpMove    OpKind = C.FX_OP_MOVE    // put the detached tree Tree at Target
 	OpRoot    OpKind = C.FX_OP_ROOT    // make Target the root, and let go of the old one
+	OpSysctl  OpKind = C.FX_OP_SYSCTL  // write Data to the setting Target of the sandbox's user namespace
+	OpCgroup  OpKind = C.FX_OP_CGROUP  // mount control groups of version 2 at Target, if possible
 )
 
 // Op is one step of building what a sandbox's programs see. Paths are the sandbox's.
@@ -77,5 +79,5 @@ func Build(target *os.File, namespaces int, ops []Op) error {
 }
 
 func (k OpKind) String() string {
-	return [...]string{"make directory", "make link", "make file", "mount", "bind", "protect", "mount", "change root to"}[k]
+	return [...]string{"make directory", "make link", "make file", "mount", "bind", "protect", "mount", "change root to", "set", "mount"}[k]
 }

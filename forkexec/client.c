@@ -128,15 +128,16 @@ static int follow(struct fx_exec *x, struct relay *streams, int status, int sigf
 	int64_t output_us = 0;
 	ssize_t got = -1;
 	while (got < 0 || streams[0].from >= 0 || streams[1].from >= 0) {
-		struct pollfd p[6] = {{got < 0 ? status : -1, POLLIN, 0}, {sigfd, POLLIN, 0}};
+		int64_t again = got < 0 ? look_after(x, output_us) : 0;
+		struct pollfd p[7] = {{got < 0 ? status : -1, POLLIN, 0}, {sigfd, POLLIN, 0}};
+		p[6] = (struct pollfd){got < 0 && l->thread && !l->ended_us ? l->wake : -1, POLLIN, 0};
 		for (int i = 0; i < 2; i++) {
 			struct relay *s = &streams[i];
 			int idle = s->have == s->done;
 			p[2 + i] = (struct pollfd){idle ? s->from : -1, POLLIN, 0};
 			p[4 + i] = (struct pollfd){idle || s->from < 0 ? -1 : s->to, POLLOUT, 0};
 		}
-		int64_t again = got < 0 ? look_after(x, output_us) : 0;
-		if (poll(p, 6, again > 0 ? (int)((again + 999) / 1000) : -1) < 0 && errno != EINTR)
+		if (poll(p, 7, again > 0 ? (int)((again + 999) / 1000) : -1) < 0 && errno != EINTR)
 			break;
 		if (p[0].revents)
 			got = read(status, &st, sizeof st);
@@ -208,11 +209,11 @@ static void plain_exec(char **argv, char **env)
 	if (!argv[0] || !fx_events_plain(&limits, argv[0], x.envp))
 		return;
 	x.path = find_program(root, argv[0], fx_variable(x.envp, "PATH"));
+	x.stdio[0] = fx_open_inside(root, "/dev/null", O_RDONLY); // not the host's: through that mount its owner could change its mode
 	close(root);
 	x.argv = argv;
 	x.waiter = (int)syscall(SYS_pidfd_open, getpid(), 0);
 	x.stacks = malloc(FX_STACKS);
-	x.stdio[0] = open("/dev/null", O_RDONLY | O_CLOEXEC);
 	if (!x.path || x.waiter < 0 || !x.stacks || x.stdio[0] < 0 || pipe2(status, O_CLOEXEC) < 0 ||
 	    stream(&x, &streams[0], 1) < 0 || stream(&x, &streams[1], 2) < 0)
 		return;

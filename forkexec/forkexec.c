@@ -20,6 +20,7 @@
 #include <linux/capability.h>
 #include <linux/close_range.h>
 #include <linux/keyctl.h>
+#include <linux/netlink.h>
 #include <linux/securebits.h>
 #include <linux/seccomp.h>
 #include <sched.h>
@@ -29,6 +30,7 @@
 #include <sys/mount.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -102,6 +104,8 @@ __attribute__((constructor(102))) static void humble(int argc, char **argv, char
 {
 	if (argc != 3 || strcmp(argv[0], FX_RELAY_NAME) != 0 || strcmp(argv[1], FX_RELAY_COMMAND) != 0 || env[0] != NULL)
 		return;
+	struct rlimit core = {1, 1}; // as programs have it: what they send is in its memory
+	syscall(SYS_prlimit64, 0, RLIMIT_CORE, &core, NULL); // without that right there is no handler, or it is accepted
 	struct __user_cap_header_struct h = {_LINUX_CAPABILITY_VERSION_3, 0};
 	struct __user_cap_data_struct is[2];
 	if (syscall(SYS_capget, &h, is) < 0)
@@ -154,6 +158,25 @@ static int set_rlimit(const struct fx_rlimit *want)
 		return -1;
 	errno = EIO;
 	return is.rlim_cur == l.rlim_cur && is.rlim_max == l.rlim_max ? 0 : -1;
+}
+
+// keep_core_handler_away gives all processes of the exec the limit of core files, here, where a launcher with privilege can
+// raise it. What matters is that it is 1: with that alone the kernel does not start the handler of kernel.core_pattern,
+// which is root outside the sandbox (CVE-2021-3899 and CVE-2025-4598 are of apport's and systemd's handlers). With 0 it
+// does; that is only as good where there is no handler.
+static int keep_core_handler_away(const struct fx_rlimit *l)
+{
+	struct rlimit want = {l->cur, l->max};
+	if (syscall(SYS_prlimit64, 0, RLIMIT_CORE, &want, NULL) == 0)
+		return 0;
+	int saved = errno;
+	char first = '|';
+	int fd = open("/proc/sys/kernel/core_pattern", O_RDONLY | O_CLOEXEC);
+	if (fd < 0 || read(fd, &first, 1) != 1)
+		first = '|';
+	close(fd);
+	errno = saved;
+	return first == '|' ? -1 : 0;
 }
 
 static int set_affinity(const unsigned long *cpus)
@@ -219,10 +242,27 @@ static int become_reaper(struct fx_exec *x)
 	return fail(x, FX_REAPER, 0);
 }
 
-// limit_processes makes our limit of processes what the program's user namespace is allowed as a whole, whatever its
-// processes set for themselves (Linux 5.14): clone takes it over into the namespace that it makes.
-static int limit_processes(const struct fx_limits *l)
+// What the kernel counts for each user, and since Linux 5.14 for each user namespace, and which part of the caller's limit a
+// sandbox can have: less than all, and more than programs use.
+static const struct { int resource; unsigned part; uint64_t least; } shares[] = {
+	{RLIMIT_SIGPENDING, 4, 0}, {RLIMIT_MSGQUEUE, 2, 0}, {RLIMIT_MEMLOCK, 2, 0}, {RLIMIT_NPROC, 2, 4096},
+};
+
+// share_limits makes these limits what the program's user namespace is allowed as a whole, whatever its processes set for
+// themselves (Linux 5.14): clone takes them over into the namespace that it makes. A limit of processes of the policy's own is
+// stricter. One that is low already stays.
+static int share_limits(const struct fx_limits *l)
 {
+	for (size_t i = 0; i < sizeof shares / sizeof *shares; i++) {
+		struct rlimit is;
+		if (syscall(SYS_prlimit64, 0, shares[i].resource, NULL, &is) < 0)
+			return -1;
+		if (is.rlim_max == RLIM_INFINITY || is.rlim_max <= shares[i].least)
+			continue;
+		struct fx_rlimit part = {shares[i].resource, is.rlim_max / shares[i].part, is.rlim_max / shares[i].part};
+		if (set_rlimit(&part) < 0)
+			return -1;
+	}
 	if (!l || !l->nproc)
 		return 0;
 	struct fx_rlimit all = {RLIMIT_NPROC, l->nproc, l->nproc};
@@ -314,6 +354,25 @@ static long clone_into(int group, int (*fn)(void *), struct fx_exec *x, int n, i
 	return -1;
 }
 
+// open_for_looking opens what shows all that this exec has: its processes, what it has by IPC, and the sockets of its network
+// namespace, unless that is the host's.
+static int open_for_looking(struct fx_exec *x)
+{
+	struct fx_limits *l = x->limits;
+	l->proc = open("/proc", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (l->proc < 0 || !(l->watched & FX_MEMORY))
+		return l->proc;
+	static const char *const lists[] = {"/proc/sysvipc/shm", "/proc/sysvipc/msg", "/proc/sysvipc/sem"};
+	for (int i = 0; i < 3; i++) {
+		l->ipc[i] = open(lists[i], O_RDONLY | O_CLOEXEC);
+		if (l->ipc[i] < 0 && errno != ENOENT) // a kernel without these
+			return -1;
+	}
+	if (x->namespaces & CLONE_NEWNET)
+		l->sockets = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_SOCK_DIAG);
+	return x->namespaces & CLONE_NEWNET ? l->sockets : 0;
+}
+
 static int init(void *arg)
 {
 	struct fx_exec *x = arg;
@@ -328,9 +387,9 @@ static int init(void *arg)
 		TRY(FX_IDS, 0, prctl(PR_SET_DUMPABLE, 1, 0, 0, 0)); // as in join
 	}
 	const struct fx_limits *l = x->limits;
-	if (l && fx_limits_look(l)) // opened here, it is the launcher's too
-		TRY(FX_MOUNT, 0, x->limits->proc = open("/proc", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-	TRY(FX_RLIMIT, x->n_rlimits, limit_processes(l));
+	if (l && fx_limits_look(l)) // what is opened here is the launcher's too
+		TRY(FX_MOUNT, 0, open_for_looking(x));
+	TRY(FX_RLIMIT, x->n_rlimits, share_limits(l));
 	TRY(FX_USERNS, 0, clone_pidfd(program, x, 3, CLONE_NEWUSER, &x->program_pidfd));
 	if (x->step != FX_OK)
 		return 125;
@@ -360,6 +419,9 @@ static int member(void *arg)
 static int join(void *arg)
 {
 	struct fx_exec *x = arg;
+	for (size_t i = 0; i < x->n_rlimits; i++)
+		if (x->rlimits[i].resource == RLIMIT_CORE)
+			TRY(FX_RLIMIT, i, keep_core_handler_away(&x->rlimits[i]));
 	if (x->drop_groups)
 		TRY(FX_GROUPS, 0, syscall(SYS_setgroups, 0, NULL));
 	TRY(FX_JOIN, 0, setns(x->target, x->namespaces));

@@ -90,17 +90,19 @@ func (e *StepError) Unwrap() error { return e.Err }
 const (
 	StepExecve = "execute the program"
 	StepDir    = "change to the working directory"
+	StepRlimit = "set resource limit"
 	StepUserns = "make the program's user namespace"
+	StepMount  = "mount"
 )
 
 func stepName(step C.int) string {
 	names := map[C.int]string{
 		C.FX_SPAWN: "start a helper process", C.FX_GROUPS: "drop supplementary groups",
 		C.FX_JOIN: "join the sandbox's namespaces", C.FX_BECOME: "become root in the sandbox's user namespace",
-		C.FX_NAMESPACES: "make the exec's own namespaces", C.FX_MOUNT: "mount", C.FX_IDS: "change to the program's user",
+		C.FX_NAMESPACES: "make the exec's own namespaces", C.FX_MOUNT: StepMount, C.FX_IDS: "change to the program's user",
 		C.FX_USERNS: StepUserns, C.FX_MAP: "map the program's user",
 		C.FX_SESSION: "start a session", C.FX_TTY: "take the terminal", C.FX_STDIO: "set up the standard streams",
-		C.FX_RLIMIT: "set resource limit", C.FX_PRIVILEGE: "drop all privileges",
+		C.FX_RLIMIT: StepRlimit, C.FX_PRIVILEGE: "drop all privileges",
 		C.FX_DIR: StepDir, C.FX_SECCOMP: "load the seccomp filter",
 		C.FX_EXECVE: StepExecve, C.FX_REAPER: "start the reaper",
 		C.FX_CGROUP: "enter the exec's control group", C.FX_AFFINITY: "restrict the program to its processors",
@@ -214,7 +216,7 @@ func Start(c *Command) (*Process, error) {
 		return nil, &NumberedError{p.Name, fmt.Errorf("%w: %w", ErrNotStarted, c.stepError(x))}
 	}
 	C.fx_limits_started(lim.c)
-	lim.ended.Go(p.supervise)
+	p.supervise()
 	return p, nil
 }
 
@@ -263,11 +265,14 @@ func (c *Command) stepError(x *C.struct_fx_exec) *StepError {
 	return e
 }
 
+// CoreLimit is the limit that keeps the host's core handler from a program.
+const CoreLimit = "RLIMIT_CORE"
+
 // RlimitName is what a resource limit is called, such as "RLIMIT_NOFILE".
 func RlimitName(resource int) string {
 	names := map[int]string{
 		unix.RLIMIT_CPU: "RLIMIT_CPU", unix.RLIMIT_FSIZE: "RLIMIT_FSIZE", unix.RLIMIT_NOFILE: "RLIMIT_NOFILE",
-		unix.RLIMIT_NPROC: "RLIMIT_NPROC",
+		unix.RLIMIT_NPROC: "RLIMIT_NPROC", unix.RLIMIT_CORE: CoreLimit,
 	}
 	return cmp.Or(names[resource], fmt.Sprint(resource))
 }

@@ -60,17 +60,32 @@ struct fx_limits {
 	uint64_t nproc;         // RLIMIT_NPROC of the sandbox's user namespace, 0 if that is not how processes are limited
 	const char *failed;     // which file or group could not be made or written
 	volatile int proc;      // the exec's own /proc, or -1
+	volatile int ipc[3];    // the lists of its IPC segments, queues of messages and semaphores
+	volatile int sockets;   // a netlink socket in its network namespace that lists sockets
 	int why;
+	int measure;            // how much memory it uses is to be told, whether that is limited or not
+	int elsewhere;          // somebody else calls fx_limits_sample
+	void *thread;           // or a thread of ours
+	int wake, stop;         // which writes to wake when a limit is exceeded, and ends when stop is written to
 	int64_t started_us, sample_us, ramp_us, ended_us;
 	int64_t cpu_used_us, cpu_last_us, cpu_gone_us;
 	int64_t written, written_last, written_gone;
 	int64_t memory_peak, tasks_peak, oom_kills, pids_events, pids_before;
+	int64_t largest;        // the most memory that a process was seen with, where nobody counts it
+
+	// What hidden.c, sockets.c and memory.c know from their last looks.
+	void *seen;
+	uint64_t memory_dev;
+	int64_t shared_began, shared_at, files_at, slab_at, hidden, pipes, hidden_us;
+	int64_t in_sockets, pages_at, sockets_us, twins_us;
 };
 
 int fx_limits_look(const struct fx_limits *l);
 int fx_limits_open(struct fx_limits *l);
 void fx_limits_started(struct fx_limits *l);
 int64_t fx_limits_check(struct fx_limits *l, int64_t output_us);
+int64_t fx_limits_sample(struct fx_limits *l);
+void fx_limits_stop(struct fx_limits *l);
 int64_t fx_limits_written(struct fx_limits *l);
 void fx_limits_close(struct fx_limits *l);
 int64_t fx_now_us(void);
@@ -139,10 +154,14 @@ struct fx_status { // what the reaper reports, in host byte order
 void fx_start(struct fx_exec *x);
 void fx_call(const struct fx_exec *x, int stage);
 
+#define FX_SEALED_FD 6                // of process 1; see stub.c and sealed.go
+#define FX_SEALED_MAGIC 0x3165736273ull // "sbse1"
+#define FX_SEALED_MAX (16 << 20)
 #define FX_LAUNCH_MAGIC 0x32786273u // "sbx2": the form of the launch file; see launch.go and client.c
 
 // One step of building a sandbox's view.
-enum fx_op_kind { FX_OP_MKDIR, FX_OP_SYMLINK, FX_OP_FILE, FX_OP_MOUNT, FX_OP_BIND, FX_OP_ATTR, FX_OP_MOVE, FX_OP_ROOT };
+enum fx_op_kind { FX_OP_MKDIR, FX_OP_SYMLINK, FX_OP_FILE, FX_OP_MOUNT, FX_OP_BIND, FX_OP_ATTR, FX_OP_MOVE, FX_OP_ROOT,
+	FX_OP_SYSCTL, FX_OP_CGROUP };
 
 struct fx_op {
 	int kind;
@@ -195,6 +214,8 @@ enum fx_probe_step {
 	FX_PROBE_OK, FX_PROBE_USERNS, FX_PROBE_MAP, FX_PROBE_NAMESPACES, FX_PROBE_MOUNT, FX_PROBE_ATTR, FX_PROBE_NETWORK,
 	FX_PROBE_PROC, FX_PROBE_NESTED,
 };
+
+int fx_user_namespace(const char *uids, const char *gids, char *stacks, int *err);
 
 int fx_probe_nproc(int uid, int gid, char *stacks);
 #define FX_ROOM 16 // processes and threads: more than making a sandbox takes

@@ -13,6 +13,7 @@
 #include "groups.h"
 
 #define HELPERS 3 // processes of ours in a sandbox for an exec besides the program: at its start join and member; the reaper
+#define LARGEST_PAGE 65536
 #define SLACK 64 // helpers that are allowed for where the limit cannot be adapted while an exec runs
 
 int fx_exec_name(const struct fx_limits *l, char *buf, size_t size)
@@ -32,18 +33,22 @@ static int group_path(const struct fx_limits *l, const struct fx_cgroup *g, cons
 	return 0;
 }
 
+// put_number writes a limit and reads it back. The kernel rounds bytes down to pages.
 static int put_number(const char *path, int64_t n)
 {
 	char text[32];
 	int len = snprintf(text, sizeof text, "%lld", (long long)n);
-	int fd = open(path, O_WRONLY | O_CLOEXEC);
+	int fd = open(path, O_RDWR | O_CLOEXEC);
 	if (fd < 0)
 		return -1;
 	ssize_t w = write(fd, text, (size_t)len);
 	int saved = errno;
+	ssize_t r = w == len ? pread(fd, text, sizeof text - 1, 0) : -1;
 	close(fd);
-	errno = saved;
-	return w == len ? 0 : -1;
+	text[r > 0 ? r : 0] = 0;
+	int64_t is = text[0] >= '0' && text[0] <= '9' ? strtoll(text, NULL, 10) : -1; // else "max"
+	errno = w == len ? EIO : saved;
+	return is >= 0 && is <= n && n - is < LARGEST_PAGE ? 0 : -1;
 }
 
 static int group_write(struct fx_limits *l, const struct fx_cgroup *g, const char *file, int64_t n)
@@ -174,7 +179,7 @@ out:;
 // fx_limits_open numbers the exec and makes its groups. On failure errno and failed say why, and nothing is left.
 int fx_limits_open(struct fx_limits *l)
 {
-	l->proc = -1;
+	l->proc = l->ipc[0] = l->ipc[1] = l->ipc[2] = l->sockets = -1;
 	for (size_t i = 0; i < l->n_cgroups; i++)
 		l->cgroups[i].fd = -1;
 	if (count(l, 1) < 0)
@@ -219,12 +224,21 @@ int64_t fx_group_cpu(const struct fx_limits *l)
 	return n < 0 || g->unified ? n : n / 1000;
 }
 
+int64_t fx_group_memory(const struct fx_limits *l)
+{
+	const struct fx_cgroup *m = fx_group_of(l, FX_MEMORY);
+	if (!m)
+		return -1;
+	int64_t own = fx_group_number(l, m, "memory.stat", m->unified ? "anon" : "total_rss");
+	int64_t shared = fx_group_number(l, m, "memory.stat", m->unified ? "shmem" : "total_shmem");
+	return own < 0 ? -1 : own + (shared > 0 ? shared : 0);
+}
+
 static void read_groups(struct fx_limits *l)
 {
 	const struct fx_cgroup *m = fx_group_of(l, FX_MEMORY), *p = fx_group_of(l, FX_PIDS);
 	if (m) {
 		l->oom_kills = fx_group_number(l, m, m->unified ? "memory.events" : "memory.oom_control", "oom_kill");
-		l->memory_peak = fx_group_number(l, m, m->unified ? "memory.peak" : "memory.max_usage_in_bytes", "");
 	}
 	if (p) {
 		l->pids_events = fx_group_number(l, p, "pids.events", "max");
@@ -240,6 +254,7 @@ static void read_groups(struct fx_limits *l)
 // fx_limits_close reads what the groups have counted and removes them. Every process of the exec is gone.
 void fx_limits_close(struct fx_limits *l)
 {
+	fx_limits_stop(l);
 	read_groups(l);
 	close_groups(l);
 	for (size_t i = 0; i < l->n_cgroups; i++) {
@@ -251,8 +266,10 @@ void fx_limits_close(struct fx_limits *l)
 		for (int try = 0; rmdir(path) < 0 && errno == EBUSY && try < 100; try++)
 			usleep(100);
 	}
-	if (l->proc >= 0)
-		close(l->proc);
-	l->proc = -1;
+	const int opened[] = {l->proc, l->ipc[0], l->ipc[1], l->ipc[2], l->sockets};
+	for (int i = 0; i < 5; i++)
+		if (opened[i] >= 0)
+			close(opened[i]);
+	l->proc = l->ipc[0] = l->ipc[1] = l->ipc[2] = l->sockets = -1;
 	count(l, -1);
 }

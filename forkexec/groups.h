@@ -13,4 +13,7 @@ int64_t fx_group_number(const struct fx_limits *l, const struct fx_cgroup *g, co
 // fx_group_cpu is the processor time that the exec has used, in microseconds, or -1 where no group counts it.
 int64_t fx_group_cpu(const struct fx_limits *l);
 
+// fx_group_memory is what of the exec's memory the kernel cannot have back, or -1 where no group counts it.
+int64_t fx_group_memory(const struct fx_limits *l);
+
 #endif

@@ -1,11 +1,13 @@
-// Reads what container.saveLaunch has written of a sandbox, for client.c, and makes an exec of it.
+// Reads what container.seal has given process 1 of a sandbox, for client.c, and makes an exec of it.
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/nsfs.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -116,27 +118,40 @@ static int open_private(int dir, const char *name, int flags)
 	return fd;
 }
 
-static const char *read_launch(const char *id, char *const *env, size_t *size, int *dir)
+// own_child is container.ownChild: no program in a sandbox can be process 1 of one, since its user namespace is further down.
+static int own_child(int proc)
 {
-	static char path[4096];
-	struct stat st;
-	int store, fd;
-	if (store_path(path, sizeof path, env) < 0 || (store = open_private(AT_FDCWD, path, O_PATH | O_DIRECTORY)) < 0 ||
-	    (*dir = open_private(store, id, O_PATH | O_DIRECTORY)) < 0 || (fd = open_private(*dir, "launch", O_RDONLY)) < 0)
-		return NULL;
-	if (fstat(fd, &st) < 0 || st.st_size <= 0 || st.st_size > MAX_LAUNCH)
-		return NULL;
-	char *data = malloc((size_t)st.st_size);
-	if (!data || read(fd, data, (size_t)st.st_size) != st.st_size)
-		return NULL;
+	struct stat parent, own;
+	int ns = openat(proc, "ns/user", O_RDONLY | O_CLOEXEC);
+	int fd = ns < 0 ? -1 : ioctl(ns, NS_GET_PARENT);
+	int ok = fd >= 0 && fstat(fd, &parent) == 0 && stat("/proc/self/ns/user", &own) == 0 && parent.st_dev == own.st_dev &&
+		 parent.st_ino == own.st_ino;
 	close(fd);
-	close(store);
-	*size = (size_t)st.st_size;
-	return data;
+	close(ns);
+	return ok;
+}
+
+// open_sealed is ReadSealed: what process 1 holds of its sandbox, which nobody can have changed.
+static int open_sealed(int proc, struct reader *r)
+{
+	char name[16];
+	struct stat st;
+	const int seals = F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE;
+	snprintf(name, sizeof name, "fd/%d", FX_SEALED_FD);
+	int fd = own_child(proc) ? openat(proc, name, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC) : -1;
+	int has = fd < 0 ? -1 : fcntl(fd, F_GET_SEALS);
+	if (has < 0 || (has & seals) != seals || fstat(fd, &st) < 0 || st.st_size <= 0 || st.st_size > FX_SEALED_MAX)
+		return -1;
+	const char *data = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
+	close(fd);
+	if (data == MAP_FAILED)
+		return -1;
+	*r = (struct reader){data, data + st.st_size, 0};
+	return 0;
 }
 
 // open_init opens the sandbox's process 1, and its root, and makes sure that its pid has not been given away.
-static int open_init(int pid, uint64_t start, int *root)
+static int open_init(int pid, uint64_t start, int *root, struct reader *sealed)
 {
 	char name[64], stat[1024];
 	int pidfd = (int)syscall(SYS_pidfd_open, pid, 0);
@@ -156,9 +171,37 @@ static int open_init(int pid, uint64_t start, int *root)
 	if (!p || strtoull(p + 1, NULL, 10) != start || poll(&ended, 1, 0) != 0)
 		return -1;
 	*root = openat(proc, "root", O_PATH | O_DIRECTORY | O_CLOEXEC);
+	int ok = *root >= 0 && open_sealed(proc, sealed) == 0;
 	close(fd);
 	close(proc);
-	return *root < 0 ? -1 : pidfd;
+	return ok ? pidfd : -1;
+}
+
+// find_init follows what the sandbox's directory says of its process 1, and believes nothing of it: that process itself has to
+// say that it is process 1 of this sandbox. r is what it holds for a plain exec.
+static int find_init(const char *id, char *const *env, struct reader *r, int *dir, int *root)
+{
+	static char path[4096];
+	struct stat st;
+	uint64_t where[2];
+	size_t n;
+	int store, fd;
+	if (store_path(path, sizeof path, env) < 0 || (store = open_private(AT_FDCWD, path, O_PATH | O_DIRECTORY)) < 0 ||
+	    (*dir = open_private(store, id, O_PATH | O_DIRECTORY)) < 0 ||
+	    (fd = open_private(*dir, "init", O_RDONLY | O_NONBLOCK | O_NOCTTY)) < 0)
+		return -1;
+	int ok = fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && st.st_nlink == 1 && read(fd, where, sizeof where) == sizeof where &&
+		 fstat(store, &st) == 0;
+	close(fd);
+	close(store);
+	int pidfd = ok ? open_init((int)where[0], where[1], root, r) : -1;
+	if (pidfd < 0 || number(r) != FX_SEALED_MAGIC || number(r) != st.st_dev || number(r) != st.st_ino || strcmp(text(r), id) != 0)
+		return -1;
+	const char *launch = bytes(r, &n);
+	if (r->bad || n == 0)
+		return -1;
+	*r = (struct reader){launch, launch + n, 0};
+	return pidfd;
 }
 
 // matches is spec.matches for one star at most; *odd tells that there are more.
@@ -279,13 +322,11 @@ static int read_limits(struct fx_exec *x, struct reader *r)
 	return r->bad || !limits || (n && !x->cpus) ? -1 : 0;
 }
 
-// read_exec turns the launch file into an exec. What is not there stays as the caller has set it.
-static int read_exec(struct fx_exec *x, struct reader *r, char *const *env, int *root)
+// read_exec turns it into an exec. What is not there stays as the caller has set it.
+static int read_exec(struct fx_exec *x, struct reader *r, char *const *env, int root)
 {
 	if (number(r) != FX_LAUNCH_MAGIC)
 		return -1;
-	int pid = (int)number(r);
-	uint64_t start = number(r);
 	x->namespaces = (int)number(r);
 	x->drop_groups = (int)number(r);
 	x->uid = (int)number(r);
@@ -294,8 +335,7 @@ static int read_exec(struct fx_exec *x, struct reader *r, char *const *env, int 
 	x->uid_map = text(r);
 	x->gid_map = text(r);
 	x->dir = text(r);
-	x->target = open_init(pid, start, root);
-	if (x->target < 0 || !masked(r, *root))
+	if (!masked(r, root))
 		return -1;
 	x->n_mounts = number(r);
 	if (r->bad || x->n_mounts > MAX_LAUNCH / 8)
@@ -327,10 +367,8 @@ static int read_exec(struct fx_exec *x, struct reader *r, char *const *env, int 
 
 int fx_read_launch(struct fx_exec *x, const char *id, char *const *env, int *root)
 {
-	size_t size;
-	const char *data = valid_id(id) ? read_launch(id, env, &size, &x->limits->state) : NULL;
-	if (!data)
+	struct reader r;
+	if (!valid_id(id) || (x->target = find_init(id, env, &r, &x->limits->state, root)) < 0)
 		return -1;
-	struct reader r = {data, data + size, 0};
-	return read_exec(x, &r, env, root);
+	return read_exec(x, &r, env, *root);
 }

@@ -17,8 +17,6 @@ import (
 // Launch is what the plain form of the exec command needs to know of a sandbox. client.c reads it, before the Go runtime
 // starts.
 type Launch struct {
-	PID        int    // of process 1
-	StartTime  uint64 // of process 1, as in /proc/PID/stat
 	Namespaces int
 	DropGroups bool
 	UID, GID   int
@@ -68,7 +66,7 @@ func (b *writer) list(list []string) {
 func (l *Launch) Encode() []byte {
 	var b writer
 	b.numbers(C.FX_LAUNCH_MAGIC)
-	for _, n := range []int{l.PID, int(l.StartTime), l.Namespaces | unix.CLONE_NEWUSER, number(l.DropGroups), l.UID, l.GID, l.Umask} {
+	for _, n := range []int{l.Namespaces | unix.CLONE_NEWUSER, number(l.DropGroups), l.UID, l.GID, l.Umask} {
 		b.numbers(uint64(n))
 	}
 	b.texts(idMap(l.ShownUID, l.UID), idMap(l.ShownGID, l.GID), l.Dir)

@@ -3,35 +3,50 @@
 // cannot write.
 #define _GNU_SOURCE
 #include <fcntl.h>
+#include <poll.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/eventfd.h>
 #include <sys/syscall.h>
-#include <sys/vfs.h>
 #include <time.h>
 #include <unistd.h>
-#include "forkexec.h"
 #include "groups.h"
+#include "limits.h"
 
-#define MS 1000 // a millisecond
 #define FAST 4000 // bytes a microsecond: faster than a program can touch fresh memory on one processor
 #define LOOK_AT_GROUPS (50 * MS)
 #define STUCK (5000 * MS) // the reaper has had more than enough time to end an exec
+#define YOUNG (10 * MS)   // until then a program has not made enough to make a look slow
+#define LOOK_WALL (2000 * MS)
+#define LOOK_CPU (500 * MS)
 
-static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
-static int64_t most(int64_t a, int64_t b) { return a > b ? a : b; }
-static int64_t between(int64_t low, int64_t n, int64_t high) { return most(low, least(n, high)); }
-
-int64_t fx_now_us(void)
+static int64_t clock_us(clockid_t id)
 {
 	struct timespec t;
-	clock_gettime(CLOCK_MONOTONIC, &t);
+	clock_gettime(id, &t);
 	return t.tv_sec * 1000000ll + t.tv_nsec / 1000;
 }
 
-struct usage { int64_t rss, shared, cpu_us, tasks, written; };
+int64_t fx_now_us(void) { return clock_us(CLOCK_MONOTONIC); }
 
-static ssize_t read_at(int dir, const char *name, char *buf, size_t size)
+void fx_look_begin(struct fx_look *k, struct fx_limits *l, int64_t wall_us, int64_t cpu_us)
+{
+	memset(k, 0, sizeof *k);
+	k->l = l;
+	k->until_us = fx_now_us() + wall_us;
+	k->cpu_until_us = clock_us(CLOCK_THREAD_CPUTIME_ID) + cpu_us;
+}
+
+int fx_look_late(struct fx_look *k)
+{
+	if (!k->late)
+		k->late = fx_now_us() > k->until_us || clock_us(CLOCK_THREAD_CPUTIME_ID) > k->cpu_until_us;
+	return k->late;
+}
+
+ssize_t fx_read_at(int dir, const char *name, char *buf, size_t size)
 {
 	int fd = openat(dir, name, O_RDONLY | O_CLOEXEC);
 	ssize_t n = fd < 0 ? -1 : read(fd, buf, size - 1);
@@ -42,12 +57,66 @@ static ssize_t read_at(int dir, const char *name, char *buf, size_t size)
 	return n;
 }
 
+int64_t fx_field(const char *text, const char *word)
+{
+	const char *p = strstr(text, word);
+	return p ? strtoll(p + strlen(word), NULL, 10) : 0;
+}
+
+static int numeric(const char *name) { return name[0] >= '0' && name[0] <= '9'; }
+
+void fx_each(struct fx_look *k, int dir, const char *path, void (*call)(struct fx_look *, const char *))
+{
+	char buf[8192] __attribute__((aligned(8)));
+	int fd = openat(dir, path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	for (long n; fd >= 0 && !fx_look_late(k) && (n = syscall(SYS_getdents64, fd, buf, sizeof buf)) > 0;)
+		for (long at = 0; at < n && !fx_look_late(k);) {
+			struct dirent64_ *d = (struct dirent64_ *)(buf + at);
+			if (numeric(d->name))
+				call(k, d->name);
+			at += d->len;
+		}
+	if (fd >= 0)
+		close(fd);
+}
+
+struct living { struct fx_look k; const char *pid; char *text, *path; int found; };
+
+static void try_thread(struct fx_look *k, const char *tid)
+{
+	struct living *v = (struct living *)k;
+	char name[PROC_PATH + 8];
+	if (v->found)
+		return;
+	snprintf(v->path, PROC_PATH, "%.20s/task/%.20s", v->pid, tid);
+	snprintf(name, sizeof name, "%s/status", v->path);
+	v->found = fx_read_at(k->l->proc, name, v->text, STATUS_SIZE) > 0 && strstr(v->text, "\nVmRSS:");
+}
+
+int fx_alive(struct fx_look *k, const char *pid, char *text, char path[PROC_PATH])
+{
+	snprintf(path, PROC_PATH, "%.20s/status", pid);
+	if (fx_read_at(k->l->proc, path, text, STATUS_SIZE) <= 0)
+		return 0;
+	snprintf(path, PROC_PATH, "%.20s", pid);
+	if (strstr(text, "\nVmRSS:"))
+		return 1;
+	if (fx_field(text, "\nThreads:") <= 1)
+		return 0;
+	struct living v = {.k = *k, .pid = pid, .text = text, .path = path};
+	char dir[PROC_PATH];
+	snprintf(dir, sizeof dir, "%.20s/task", pid);
+	fx_each(&v.k, k->l->proc, dir, try_thread);
+	k->late |= v.k.late;
+	return v.found;
+}
+
 // add_process reads one process' stat. Process 1 is the reaper: only what its children have used counts.
-static void add_process(int proc, const char *pid, struct usage *u)
+static void add_process(struct fx_look *k, const char *pid)
 {
 	char name[64], text[1024];
-	snprintf(name, sizeof name, "%s/stat", pid);
-	if (read_at(proc, name, text, sizeof text) <= 0)
+	snprintf(name, sizeof name, "%.20s/stat", pid);
+	if (fx_read_at(k->l->proc, name, text, sizeof text) <= 0)
 		return;
 	char *p = strrchr(text, ')'); // the name before it may hold anything
 	long long field[25] = {0};
@@ -58,96 +127,32 @@ static void add_process(int proc, const char *pid, struct usage *u)
 	}
 	long long tick = 1000000 / sysconf(_SC_CLK_TCK);
 	int reaper = strcmp(pid, "1") == 0;
-	u->cpu_us += tick * (field[16] + field[17] + (reaper ? 0 : field[14] + field[15]));
+	k->cpu_us += tick * (field[16] + field[17] + (reaper ? 0 : field[14] + field[15]));
 	if (reaper)
 		return;
-	u->tasks += field[20];
-	u->rss += field[24] * sysconf(_SC_PAGESIZE);
-}
-
-struct dirent64_ { uint64_t ino; int64_t off; unsigned short len; unsigned char type; char name[]; };
-
-// each_process calls for every process of the exec, by its number in there.
-static void each_process(int proc, void (*call)(int, const char *, struct usage *), struct usage *u)
-{
-	char buf[8192] __attribute__((aligned(8)));
-	lseek(proc, 0, SEEK_SET);
-	for (long n; (n = syscall(SYS_getdents64, proc, buf, sizeof buf)) > 0;)
-		for (long at = 0; at < n;) {
-			struct dirent64_ *d = (struct dirent64_ *)(buf + at);
-			if (d->name[0] >= '1' && d->name[0] <= '9')
-				call(proc, d->name, u);
-			at += d->len;
-		}
-}
-
-static int64_t kilobytes(const char *text, const char *word)
-{
-	const char *p = strstr(text, word);
-	return p ? strtoll(p + strlen(word), NULL, 10) * 1024 : 0;
-}
-
-// add_shares adds a process' proportional share of the memory that it has mapped. A page that ten processes share
-// counts as a tenth for each.
-static void add_shares(int proc, const char *pid, struct usage *u)
-{
-	char name[64], text[4096];
-	snprintf(name, sizeof name, "%s/smaps_rollup", pid);
-	if (read_at(proc, name, text, sizeof text) <= 0)
-		return;
-	int64_t shared = kilobytes(text, "\nPss_Shmem:");
-	u->shared += shared;
-	u->rss += kilobytes(text, "\nPss:") - shared;
-}
-
-// in_memory is what lies in the exec's file systems in memory.
-static int64_t in_memory(const struct fx_limits *l)
-{
-	int64_t sum = 0;
-	for (size_t i = 0; i < l->n_tmpfs; i++) {
-		char path[FX_GROUP_PATH];
-		struct statfs st;
-		if (snprintf(path, sizeof path, "1/root%s", l->tmpfs[i]) >= (int)sizeof path)
-			continue;
-		int fd = openat(l->proc, path, O_PATH | O_CLOEXEC);
-		if (fd >= 0 && fstatfs(fd, &st) == 0)
-			sum += (int64_t)(st.f_blocks - st.f_bfree) * st.f_bsize;
-		if (fd >= 0)
-			close(fd);
-	}
-	return sum;
-}
-
-// memory_used sums up the memory of an exec. What its processes have resident is quickly read and counts shared pages
-// for each of them; only when that is too much is it worth finding out exactly.
-static int64_t memory_used(struct fx_limits *l, int64_t rss)
-{
-	int64_t files = in_memory(l);
-	if (rss + files <= l->memory)
-		return rss + files;
-	struct usage shares = {0};
-	each_process(l->proc, add_shares, &shares);
-	return shares.rss + most(shares.shared, files); // a file in memory may be mapped too
+	k->tasks += field[20];
+	if ((k->l->watched & FX_MEMORY) || k->l->measure)
+		fx_resident(k, pid);
 }
 
 // fx_limits_look says whether an exec's processes have to be looked at.
 int fx_limits_look(const struct fx_limits *l)
 {
-	return l->watched || (l->cpu_us > 0 && !fx_group_of(l, FX_CPUACCT)) || (l->pids > 0 && !fx_group_of(l, FX_PIDS));
+	return l->watched || l->measure || (l->cpu_us > 0 && !fx_group_of(l, FX_CPUACCT)) ||
+	       (l->pids > 0 && !fx_group_of(l, FX_PIDS));
 }
 
 // look sums up over the processes of the exec. One that is waited for while we look may be missed, both as itself and as
 // what its parent has waited for: then the sum is less than the last one, and another look tells.
-static struct usage look(struct fx_limits *l)
+static void look(struct fx_limits *l, struct fx_look *k)
 {
-	struct usage u = {0};
+	fx_look_begin(k, l, LOOK_WALL, LOOK_CPU);
 	for (int try = 0; try < 3 && l->proc >= 0; try++) {
-		u = (struct usage){0};
-		each_process(l->proc, add_process, &u);
-		if (u.cpu_us >= l->cpu_last_us)
+		k->rss = k->shared = k->tables = k->cpu_us = k->tasks = 0;
+		fx_each(k, l->proc, ".", add_process);
+		if (k->late || k->cpu_us >= l->cpu_last_us)
 			break;
 	}
-	return u;
 }
 
 // A sum over living processes shrinks when one ends whose parent does not wait for it. What it has used is used.
@@ -160,68 +165,152 @@ static void note(int64_t sum, int64_t *used, int64_t *last, int64_t *gone)
 }
 
 // add_written adds what a process, and those that it has waited for, have written to files that lie on a disk.
-static void add_written(int proc, const char *pid, struct usage *u)
+static void add_written(struct fx_look *k, const char *pid)
 {
 	char name[64], text[1024];
-	snprintf(name, sizeof name, "%s/io", pid);
-	if (read_at(proc, name, text, sizeof text) <= 0)
+	snprintf(name, sizeof name, "%.20s/io", pid);
+	if (fx_read_at(k->l->proc, name, text, sizeof text) <= 0)
 		return;
 	char *wrote = strstr(text, "\nwrite_bytes:"), *cancelled = strstr(text, "\ncancelled_write_bytes:");
 	if (wrote && cancelled)
-		u->written += strtoll(wrote + 13, NULL, 10) - strtoll(cancelled + 23, NULL, 10);
+		k->written += strtoll(wrote + 13, NULL, 10) - strtoll(cancelled + 23, NULL, 10);
 }
 
-// fx_limits_written is how many bytes the exec has written, less what was taken back before it went to the disk.
+// fx_limits_written is how many bytes the exec has written, less what was taken back before it went to the disk. Where there
+// are too many processes to ask, it is what is known; free space tells the rest.
 int64_t fx_limits_written(struct fx_limits *l)
 {
-	struct usage u = {0};
-	each_process(l->proc, add_written, &u);
-	note(u.written, &l->written, &l->written_last, &l->written_gone);
+	struct fx_look k;
+	fx_look_begin(&k, l, LOOK_WALL / 10, LOOK_CPU / 10);
+	fx_each(&k, l->proc, ".", add_written);
+	note(k.written, &l->written, &l->written_last, &l->written_gone);
 	return l->written;
 }
 
 static void end(struct fx_limits *l, int why)
 {
-	if (l->why == FX_BY_ITSELF)
-		l->why = why;
+	int none = FX_BY_ITSELF;
+	__atomic_compare_exchange_n(&l->why, &none, why, 0, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);
 }
 
-// sample looks at what the exec uses and says when to look again.
-static int64_t sample(struct fx_limits *l)
+static int64_t sample_cpu(struct fx_limits *l, const struct fx_look *k)
 {
-	struct usage u = look(l);
-	int64_t again = 500 * MS, cpu = fx_group_cpu(l);
+	int64_t cpu = fx_group_cpu(l);
 	if (cpu >= 0)
 		l->cpu_used_us = most(l->cpu_used_us, cpu);
-	else
-		note(u.cpu_us, &l->cpu_used_us, &l->cpu_last_us, &l->cpu_gone_us);
-	if (l->cpu_us > 0) {
-		if (l->cpu_used_us > l->cpu_us)
-			end(l, FX_CPU_TIME);
-		again = least(again, between(5 * MS, (l->cpu_us - l->cpu_used_us) / (l->cpus ? l->cpus : 1), 500 * MS));
-	}
-	if (l->watched & FX_MEMORY) {
-		int64_t used = memory_used(l, u.rss);
-		l->memory_peak = most(l->memory_peak, used);
-		if (used > l->memory)
-			end(l, FX_MEMORY_USED);
-		again = least(again, between(2 * MS, (l->memory - used) / FAST, 50 * MS));
-	}
-	if (l->pids > 0 && !fx_group_of(l, FX_PIDS)) {
-		l->tasks_peak = most(l->tasks_peak, u.tasks);
-		if ((l->watched & FX_PIDS) && u.tasks > l->pids)
-			end(l, FX_TASKS);
-		again = least(again, (l->watched & FX_PIDS ? 5 : 10) * MS);
-	}
+	else if (!k->late)
+		note(k->cpu_us, &l->cpu_used_us, &l->cpu_last_us, &l->cpu_gone_us);
+	if (l->cpu_us == 0)
+		return 500 * MS;
+	if (l->cpu_used_us > l->cpu_us)
+		end(l, FX_CPU_TIME);
+	return between(5 * MS, (l->cpu_us - l->cpu_used_us) / (l->cpus ? l->cpus : 1), 500 * MS);
+}
+
+// sample_memory looks where nobody else does, and otherwise at whether the kernel has.
+static int64_t sample_memory(struct fx_limits *l, const struct fx_look *k)
+{
 	const struct fx_cgroup *m = fx_group_of(l, FX_MEMORY);
-	if (m && l->memory > 0) {
-		const char *file = m->unified ? "memory.events" : "memory.oom_control";
-		if (fx_group_number(l, m, file, "oom_kill") > 0)
+	if (l->watched & FX_MEMORY) {
+		int exceeded;
+		int64_t used = fx_memory(l, k->rss + k->shared + k->tables, &exceeded);
+		if (exceeded)
 			end(l, FX_MEMORY_USED);
-		again = least(again, LOOK_AT_GROUPS);
+		if (exceeded || used <= l->memory)
+			l->memory_peak = most(l->memory_peak, used);
+		return between(2 * MS, (l->memory - used) / FAST, 50 * MS);
 	}
+	if (!m || l->memory == 0)
+		return 500 * MS;
+	if (fx_group_number(l, m, m->unified ? "memory.events" : "memory.oom_control", "oom_kill") > 0)
+		end(l, FX_MEMORY_USED);
+	if (l->ramp_us > MS)
+		l->memory_peak = most(l->memory_peak, fx_group_memory(l));
+	return LOOK_AT_GROUPS;
+}
+
+static int64_t sample_tasks(struct fx_limits *l, const struct fx_look *k)
+{
+	if (l->pids == 0 || fx_group_of(l, FX_PIDS))
+		return 500 * MS;
+	l->tasks_peak = most(l->tasks_peak, k->tasks);
+	if ((l->watched & FX_PIDS) && k->tasks > l->pids)
+		end(l, FX_TASKS);
+	return (l->watched & FX_PIDS ? 5 : 10) * MS;
+}
+
+// fx_limits_sample looks at what the exec uses, sets why when a limit is exceeded, and says in how many microseconds to
+// look again. How long it takes depends on what the program makes, so it is called where nobody waits for it. What it has
+// not seen by its end counts as too much, where a limit hangs on it that nobody else holds.
+int64_t fx_limits_sample(struct fx_limits *l)
+{
+	struct fx_look k;
+	int64_t began = fx_now_us();
+	memset(&k, 0, sizeof k);
+	if (fx_limits_look(l))
+		look(l, &k);
+	int64_t again = least(sample_cpu(l, &k), least(sample_memory(l, &k), sample_tasks(l, &k)));
+	if (k.late)
+		end(l, l->watched & FX_MEMORY ? FX_MEMORY_USED : l->watched & FX_PIDS ? FX_TASKS : l->cpu_us ? FX_CPU_TIME : FX_BY_ITSELF);
 	l->ramp_us = l->ramp_us ? 2 * l->ramp_us : MS; // something may happen right at the start
-	return least(again, l->ramp_us);
+	return most(least(again, l->ramp_us), fx_now_us() - began);
+}
+
+static int sampled(const struct fx_limits *l) { return l->cpu_us || l->pids || l->memory || l->measure; }
+
+// sampler is a thread of the plain exec's. Go has its own (limits.go).
+static void *sampler(void *arg)
+{
+	struct fx_limits *l = arg;
+	struct pollfd stop = {l->stop, POLLIN, 0};
+	for (int64_t again = 0;; again = fx_limits_sample(l)) {
+		struct timespec t = {again / 1000000, again % 1000000 * 1000};
+		if (ppoll(&stop, 1, &t, NULL) > 0)
+			return NULL;
+		if (l->why != FX_BY_ITSELF) {
+			eventfd_write(l->wake, 1);
+			return NULL;
+		}
+	}
+}
+
+// sample_apart samples without holding up the clock: at first at once, since most programs have ended by the time that a
+// thread would be worth its while.
+static int64_t sample_apart(struct fx_limits *l, int64_t now)
+{
+	if (l->elsewhere || !sampled(l))
+		return INT64_MAX;
+	if (now - l->started_us < YOUNG) {
+		if (now >= l->sample_us)
+			l->sample_us = now + fx_limits_sample(l);
+		return l->sample_us - now;
+	}
+	l->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	l->stop = eventfd(0, EFD_CLOEXEC);
+	pthread_t *t = malloc(sizeof *t);
+	if (l->wake < 0 || l->stop < 0 || !t || pthread_create(t, NULL, sampler, l) != 0) {
+		free(t);
+		end(l, FX_STUCK); // nobody would hold the limits
+		return 0;
+	}
+	l->thread = t;
+	l->elsewhere = 1;
+	return INT64_MAX;
+}
+
+// fx_limits_stop ends the sampling. Every process of the exec is gone, so that there is nothing left to look at for long.
+void fx_limits_stop(struct fx_limits *l)
+{
+	if (l->thread) {
+		eventfd_write(l->stop, 1);
+		pthread_join(*(pthread_t *)l->thread, NULL);
+		free(l->thread);
+		close(l->stop);
+		close(l->wake);
+		l->thread = NULL;
+	}
+	free(l->seen);
+	l->seen = NULL;
 }
 
 static int64_t deadline(struct fx_limits *l, int64_t from, int64_t length, int64_t now, int why)
@@ -233,8 +322,9 @@ static int64_t deadline(struct fx_limits *l, int64_t from, int64_t length, int64
 	return from + length - now;
 }
 
-// fx_limits_check sets why when a limit is exceeded, and says in how many microseconds it wants to be called again; 0
-// for never. output_us is when the program last wrote something. It may be called as often as one likes.
+// fx_limits_check looks at the clock, and at nothing that could hold it up. It sets why when a limit is exceeded, and says in
+// how many microseconds it wants to be called again; 0 for never. output_us is when the program last wrote something. It
+// may be called as often as one likes.
 int64_t fx_limits_check(struct fx_limits *l, int64_t output_us)
 {
 	int64_t now = fx_now_us(), next = INT64_MAX;
@@ -245,13 +335,8 @@ int64_t fx_limits_check(struct fx_limits *l, int64_t output_us)
 	}
 	next = least(next, deadline(l, l->started_us, l->wall_us, now, FX_WALL));
 	next = least(next, deadline(l, most(l->started_us, output_us), l->idle_us, now, FX_IDLE));
-	if (l->cpu_us || l->pids || l->memory) {
-		if (now >= l->sample_us)
-			l->sample_us = now + sample(l);
-		next = least(next, l->sample_us - now);
-	}
+	next = least(next, sample_apart(l, now));
 	if (l->why != FX_BY_ITSELF)
 		l->ended_us = now;
 	return next == INT64_MAX ? 0 : most(1, next);
 }
-

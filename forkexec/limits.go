@@ -10,6 +10,8 @@ import (
 	"cmp"
 	"fmt"
 	"os"
+	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -81,13 +83,15 @@ func (l *Limits) watched() int {
 
 // limits is Limits while an exec runs.
 type limits struct {
-	c      *C.struct_fx_limits
-	free   []unsafe.Pointer
-	check  func(int64) (bool, time.Duration)
-	output atomic.Int64 // microseconds of the monotonic clock
-	why    atomic.Int64
-	done   chan struct{}
-	ended  sync.WaitGroup
+	c        *C.struct_fx_limits
+	free     []unsafe.Pointer
+	check    func(int64) (bool, time.Duration)
+	launcher int64        // bytes; the most memory that we had when the exec was started
+	output   atomic.Int64 // microseconds of the monotonic clock
+	why      atomic.Int64
+	found    chan struct{} // something has been exceeded
+	done     chan struct{}
+	ended    sync.WaitGroup
 }
 
 func (m *limits) str(s string) *C.char {
@@ -98,7 +102,7 @@ func (m *limits) str(s string) *C.char {
 
 // openLimits numbers the exec and makes its control groups. They are C's memory: it is looked at while the exec runs.
 func openLimits(l *Limits) (*limits, error) {
-	m := &limits{check: l.Check, done: make(chan struct{})}
+	m := &limits{check: l.Check, found: make(chan struct{}, 1), done: make(chan struct{})}
 	size := C.size_t(unsafe.Sizeof(C.struct_fx_limits{}))
 	m.c = (*C.struct_fx_limits)(C.calloc(1, size))
 	m.free = append(m.free, unsafe.Pointer(m.c))
@@ -107,6 +111,7 @@ func openLimits(l *Limits) (*limits, error) {
 	c.memory, c.pids, c.sandbox_pids = C.int64_t(l.Memory), C.int64_t(l.Pids), C.int64_t(l.SandboxPids)
 	c.watched = C.uint(l.watched())
 	c.nproc = C.uint64_t(number(l.Nproc))
+	c.elsewhere, c.measure = 1, C.int(number(!l.unnumbered))
 	c.cpus, c.state, c.check = C.uint(l.CPUs), -1, C.int(number(l.unnumbered))
 	if l.State != nil {
 		c.state = C.int(l.State.Fd())
@@ -134,6 +139,17 @@ func openLimits(l *Limits) (*limits, error) {
 	return m, nil
 }
 
+// highWater is the most memory that this process has had, in bytes, and a little more, since the kernel counts roughly. A
+// program begins in our memory, so that the kernel takes ours for its own until it has more.
+func highWater() int64 {
+	status, _ := os.ReadFile("/proc/self/status") // without it the program may be said to have had as much as we
+	_, rest, _ := strings.Cut(string(status), "\nVmHWM:")
+	kib, _, _ := strings.Cut(strings.TrimSpace(rest), " ")
+	n, _ := strconv.ParseInt(kib, 10, 64)
+	const roughly = 1 << 20
+	return n<<10 + roughly
+}
+
 func micros(d time.Duration) C.int64_t { return C.int64_t(d.Microseconds()) }
 
 // name is what the exec is called: "e000001".
@@ -146,45 +162,88 @@ func (m *limits) release() {
 	m.c, m.free = nil, nil
 }
 
-// supervise looks at the limits whenever they want to be looked at, and ends the exec when one is exceeded.
+// supervise begins to look at the limits. The clock, what the processes use and what is held elsewhere each have a goroutine of
+// their own: how long it takes to look at what a program has made is for the program to say, and must hold up nothing else.
 func (p *Process) supervise() {
-	timer := time.NewTimer(0)
-	defer timer.Stop()
-	for {
-		select {
-		case <-p.limits.done:
-			return
-		case <-timer.C:
-		}
-		again := p.look()
-		if again == neverAgain {
-			return
-		}
-		timer.Reset(again)
+	m := p.limits
+	m.launcher = highWater()
+	first := p.sample() // before anything else, so that of every program something is known
+	m.ended.Go(func() { m.repeat(first, p.sample, nil) })
+	m.ended.Go(func() { m.repeat(0, p.clock, m.found) })
+	if m.check != nil {
+		m.ended.Go(func() { m.repeat(0, p.checkElsewhere, nil) })
 	}
 }
 
-// look looks once, and says when to look again.
-func (p *Process) look() time.Duration {
-	m := p.limits
-	again := neverAgain
-	if us := C.fx_limits_check(m.c, C.int64_t(m.output.Load())); us > 0 {
-		again = time.Duration(us) * time.Microsecond
+// repeat calls look when that says that it wants to be called, and whenever something comes from now.
+func (m *limits) repeat(again time.Duration, look func() time.Duration, now <-chan struct{}) {
+	for {
+		var timer <-chan time.Time
+		if again != neverAgain {
+			timer = time.After(again)
+		}
+		select {
+		case <-m.done:
+			return
+		case <-timer:
+		case <-now:
+		}
+		again = look()
 	}
-	switch why := Why(m.c.why); {
-	case why == byStuck:
+}
+
+// clock ends the exec when a limit has been exceeded: by the time that has passed, or as sample has found.
+func (p *Process) clock() time.Duration {
+	m := p.limits
+	us := C.fx_limits_check(m.c, C.int64_t(m.output.Load()))
+	switch why := Why(m.c.why); why {
+	case ByItself:
+	case byStuck:
 		_ = p.sendTo(p.reaper, unix.SIGKILL, 0)
 		return neverAgain
-	case why != ByItself:
+	default:
 		p.end(why)
-	case m.check != nil:
-		exceeded, next := m.check(int64(C.fx_limits_written(m.c)))
+	}
+	if us <= 0 {
+		return neverAgain
+	}
+	return time.Duration(us) * time.Microsecond
+}
+
+// sample looks once at what the exec's processes use, and says when to look again.
+func (p *Process) sample() time.Duration {
+	us := C.fx_limits_sample(p.limits.c)
+	if p.limits.c.why != C.FX_BY_ITSELF {
+		p.limits.found <- struct{}{}
+		return neverAgain
+	}
+	return time.Duration(us) * time.Microsecond
+}
+
+// checkTime is how long Check may take. What does not answer for so long, such as a file system, cannot be limited.
+const checkTime = 10 * time.Second
+
+// checkElsewhere asks about the limits that are held elsewhere.
+func (p *Process) checkElsewhere() time.Duration {
+	m := p.limits
+	written := int64(C.fx_limits_written(m.c))
+	next := make(chan time.Duration, 1)
+	go func() {
+		exceeded, again := m.check(written)
 		if exceeded {
-			p.end(ByCheck)
+			again = neverAgain
 		}
-		if again == neverAgain || next < again {
-			again = next
-		}
+		next <- again
+	}()
+	again := neverAgain
+	select {
+	case <-m.done:
+		return neverAgain
+	case again = <-next:
+	case <-time.After(checkTime):
+	}
+	if again == neverAgain {
+		p.end(ByCheck)
 	}
 	return again
 }
@@ -215,6 +274,9 @@ func (p *Process) closeLimits(st *Status) {
 	if st != nil {
 		st.Why = Why(m.why.Load())
 		st.Wrote = int64(c.written)
+		if st.MaxRSS <= m.launcher {
+			st.MaxRSS = int64(c.largest)
+		}
 		st.MemoryPeak, st.TasksPeak = int64(c.memory_peak), int(c.tasks_peak)
 		st.OutOfMemory, st.OutOfPids = c.oom_kills > 0, c.pids_events > 0
 		if used := time.Duration(c.cpu_used_us) * time.Microsecond; used > st.CPU {

@@ -30,8 +30,9 @@ static int listen_at(const struct fx_addr *a)
 		return -1;
 	if (a->v6 && setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &one, sizeof one) < 0)
 		goto bad;
-	// A forwarded port and one that leads to allowed hosts may be the same: the more specific address wins.
-	if (setsockopt(fd, SOL_SOCKET, SO_REUSEPORT, &one, sizeof one) < 0 || bind(fd, addr, size) < 0)
+	// Neither SO_REUSEPORT nor SO_REUSEADDR: an exec, which is of the same user, could listen there too then, on the same
+	// address, a more or a less specific one, and get connections that others make to the relay.
+	if (bind(fd, addr, size) < 0)
 		goto bad;
 	if (a->udp || listen(fd, BACKLOG) == 0)
 		return fd;

@@ -10,7 +10,8 @@
 // Roles, by the first letter of argv[1]:
 //   p  pause: process 1 of a sandbox. fd 3 is the stub itself, fd 4 the sandbox's lock file, which stays locked while
 //      this process lives, fd 5 a pipe from the creator: one byte means that the sandbox is complete, end of file that
-//      the creator died first. It is closed then, which tells the creator that this process no longer depends on it. fd 6, if open, is a pidfd of the owner. The rest is closed.
+//      the creator died first. It is closed then, which tells the creator that this process no longer depends on it. fd 6 is a
+//      memfd that holds the sandbox's state (sealed.go). fd 7, if open, is a pidfd of the owner. The rest is closed.
 //   r  reaper: process 1 of an exec. Its first child is the program. fd 0, if open, is a pidfd of whoever waits for the
 //      result, fd 1 the pipe to which the result goes. Its end ends every process of the exec. SIGTERM makes it kill
 //      them all, and report what they have used.
@@ -147,7 +148,7 @@ INLINE int stub_main(long *sp)
 		if (ready != 1)
 			return 1;
 		SYS(SYS_close, 5, 0, 0, 0);
-		SYS(SYS_close_range, 7, ~0u, 0, 0);
+		SYS(SYS_close_range, 8, ~0u, 0, 0);
 	} else
 		SYS(SYS_close_range, 2, ~0u, 0, 0);
 	unsigned long heard = 1ul << (SIGCHLD - 1);
@@ -156,7 +157,7 @@ INLINE int stub_main(long *sp)
 	long sigfd = SYS(SYS_signalfd4, -1, &heard, 8, 02000000);
 	if (sigfd < 0)
 		return 1;
-	long owner = pause ? 6 : 0;
+	long owner = pause ? 7 : 0;
 	return stub_loop(stub_is_open((int)owner) ? owner : -1, sigfd, pause ? 0 : 2);
 }
 

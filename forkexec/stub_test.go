@@ -28,7 +28,7 @@ func startPause(t *testing.T, owner *os.File) (cmd *exec.Cmd, release *os.File) 
 		t.Fatal(err)
 	}
 	cmd = exec.Command("/proc/self/fd/3", "pause")
-	cmd.ExtraFiles = []*os.File{stub, lock, ready}
+	cmd.ExtraFiles = []*os.File{stub, lock, ready, lock} // the last in place of the sealed state
 	if owner != nil {
 		cmd.ExtraFiles = append(cmd.ExtraFiles, owner)
 	}

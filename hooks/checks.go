@@ -114,11 +114,23 @@ func fileChecks() []Check {
 			Positive: "in a directory a nameless file can be made; a file says that it may be written",
 			Control:  "the launcher may write it outside", judge: judgeWritable,
 		},
+		{
+			Name: "foreign_files_kept", Layer: "read-only mounts and the program's id",
+			Claim:    "what no grant shows cannot be changed: its mode, owner, times, attributes and names",
+			Positive: "it is there", Negative: "chmod, chown, utimensat, setxattr, linkat, renameat2 and unlinkat fail, in forms that change nothing",
+			Control: "how much of it is the launcher's own", judge: judgeForeign,
+		},
 	}
 }
 
 func processChecks() []Check {
 	return []Check{
+		{
+			Name: "program_id", Layer: "user namespace and idmapped mounts",
+			Claim:    "the program's id on the host is the one that was planned, and not root's; what it makes in a grant belongs to whom it should",
+			Positive: "a message of the program arrives", Negative: "its uid and gid, which the kernel has added, are those; a nameless file has the right owner on disk",
+			Control: "the launcher's own", judge: judgeID,
+		},
 		{
 			Name: "no_capability", Layer: "capabilities",
 			Claim:    "no capability in any set, and no way back to one",

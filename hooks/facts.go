@@ -19,6 +19,7 @@ const (
 	HiddenProc             // a file of /proc that is covered
 	ReadOnlyProc           // a part of /proc that is read-only
 	ReadOnlyOwn            // the sandbox's own: its root, /dev, generated files
+	Foreign                // of a mount that is no grant
 )
 
 // Path is a path inside that is looked at.
@@ -27,6 +28,11 @@ type Path struct {
 	Inside string
 	Host   string // the same on the host; empty: there is none
 	Dir    bool   // it is a directory, where Host does not tell
+	// Of what is Foreign:
+	Named  bool   // its name is of a mount that is no grant too
+	Beside string // a directory in the same one that is not empty; empty: there is none
+	// Idmapped is whether it shows the caller's files as the program's.
+	Idmapped bool
 }
 
 // Subject is what is to be proven of one sandbox. The Plan has it.
@@ -38,6 +44,11 @@ type Subject struct {
 	Env      []string // names of variables that every program has
 	EnvAllow []string // names and patterns that are taken from the caller
 	Affinity bool     // programs may not choose their processors
+
+	ID    [2]uint32 // uid and gid of the program to the host
+	Owner [2]uint32 // of the files on disk that are the program's where it is granted them
+	// MayOwn says why the program may be the owner of what no policy grants it, as root is; empty: it is not.
+	MayOwn string
 }
 
 // Node is what stat and statfs say of a path.
@@ -72,6 +83,14 @@ type PathSeen struct {
 	Open            error // what opening it for reading inside said
 	Write           error // what trying to write it inside said, without changing anything
 	CanWrite        bool  // the launcher may write it outside
+	Made            *Node // a nameless file that was made in it, as the host has it; nil: none was
+	Changes         []Attempt
+}
+
+// Attempt is a change that was tried in a way that leaves all as it is.
+type Attempt struct {
+	Name string
+	Err  error
 }
 
 // Reach is an attempt to reach something over the network.
@@ -106,6 +125,7 @@ type Signalled struct {
 type LimitRead struct {
 	Name            string
 	Want, Got, Host uint64
+	Exact           bool // less is no better
 	Err             error
 }
 
@@ -125,8 +145,9 @@ type Facts struct {
 
 	Paths      []PathSeen // in the order of Subject.Paths
 	ProcDev    uint64     // the device of /proc inside
-	HostID     [2]uint32  // uid and gid of the program to the host
-	Caller     bool       // these are the launcher's own
+	HostID     [2]uint32  // uid and gid of the program to the host, as the kernel has added them to a message of it
+	HostIDErr  error      // none came
+	Launcher   [2]uint32  // those of the launcher
 	Privileged bool       // the launcher has capabilities over files, which the program has not
 
 	StatusAtEntry, Status map[string]string // /proc/self/status

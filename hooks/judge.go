@@ -292,7 +292,7 @@ func judgeLimits(_ *Subject, f *Facts, v *verdict) {
 		switch {
 		case l.Err != nil:
 			v.lack("%s cannot be read: %v", l.Name, l.Err)
-		case l.Got > l.Want:
+		case l.Got > l.Want, l.Exact && l.Got != l.Want:
 			v.fail("%s is %d, not %d", l.Name, l.Got, l.Want)
 		default:
 			v.hold()

@@ -121,7 +121,7 @@ func judgeGrants(s *Subject, f *Facts, v *verdict) {
 		case !in.Same(seen.Outside):
 			v.fail("%q is not the host's %q", p.Inside, p.Host)
 		default:
-			judgeRead(p, seen, f, v)
+			judgeRead(p, seen, s, v)
 		}
 	}, ReadOnlyGrant, WritableGrant)
 	if s.Omitted > 0 {
@@ -131,11 +131,11 @@ func judgeGrants(s *Subject, f *Facts, v *verdict) {
 }
 
 // judgeRead holds a grant to its mode: the mode may keep the program out as it would outside.
-func judgeRead(p Path, seen PathSeen, f *Facts, v *verdict) {
+func judgeRead(p Path, seen PathSeen, s *Subject, v *verdict) {
 	switch {
 	case seen.Open == nil:
 		v.hold()
-	case mayRead(seen.Outside, f):
+	case mayRead(seen.Outside, s):
 		v.fail("%q cannot be read: %v", p.Inside, seen.Open)
 	default: // it is shown, and its mode says that this program may not read it
 		v.hold()
@@ -143,9 +143,9 @@ func judgeRead(p Path, seen PathSeen, f *Facts, v *verdict) {
 }
 
 // mayRead is for modes that leave no doubt, whatever the program's groups and the file's lists of access are.
-func mayRead(n Node, f *Facts) bool {
+func mayRead(n Node, s *Subject) bool {
 	const owner, all = 0o400, 0o444
-	return n.Mode&all == all || n.UID == f.HostID[0] && n.Mode&owner != 0
+	return n.Mode&all == all || n.UID == s.Owner[0] && n.Mode&owner != 0
 }
 
 func judgeReadOnly(s *Subject, f *Facts, v *verdict) {
@@ -189,7 +189,7 @@ func judgeWritable(s *Subject, f *Facts, v *verdict) {
 			v.lack("%q: the launcher cannot write it outside either", p.Host)
 		case errors.Is(seen.Write, unix.EROFS), errors.Is(seen.Write, unix.ENOENT), errors.Is(seen.Write, unix.ENOTDIR):
 			v.fail("%q cannot be written: %v", p.Inside, seen.Write)
-		case errors.Is(seen.Write, unix.EACCES) && f.Caller && !f.Privileged:
+		case errors.Is(seen.Write, unix.EACCES) && (mayWrite(seen.Outside, s) || s.Owner == f.Launcher && !f.Privileged):
 			v.fail("%q cannot be written: %v", p.Inside, seen.Write)
 		default:
 			v.lack("%q: %v", p.Inside, seen.Write)

@@ -21,7 +21,9 @@ func sound() (*Subject, *Facts) {
 			{Kind: HiddenProc, Inside: "/proc/keys", Host: "/proc/keys"},
 			{Kind: ReadOnlyProc, Inside: "/proc/sys", Host: "/proc/sys"},
 			{Kind: ReadOnlyOwn, Inside: "/", Dir: true},
+			{Kind: Foreign, Inside: "/dev/null", Host: "/dev/null"},
 		},
+		ID: [2]uint32{2020000000, 2020000000},
 	}
 	dir := func(ino uint64, readOnly bool) Node {
 		return Node{Ino: ino, Mode: unix.S_IFDIR | 0o755, ReadOnly: readOnly}
@@ -32,15 +34,16 @@ func sound() (*Subject, *Facts) {
 		TCP: reached, UDP: reached, Abstract: reached, Forwards: []Reach{{Target: "port 8000", Outside: lost}},
 		Paths: []PathSeen{
 			{Inside: dir(1, true), Outside: dir(1, false), Write: unix.EROFS, CanWrite: true},
-			{Inside: dir(2, false), Outside: dir(2, false), CanWrite: true},
+			{Inside: dir(2, false), Outside: dir(2, false), CanWrite: true, Made: &Node{Ino: 22}},
 			{Inside: Node{Ino: 90, ReadOnly: true}, Outside: Node{Ino: 3}, Open: unix.EACCES},
 			{Inside: gone, Outside: Node{Ino: 4}},
 			{Inside: gone, Outside: Node{Ino: 5}},
 			{Inside: Node{Mode: unix.S_IFCHR, Rdev: unix.Mkdev(1, 3)}, Outside: Node{Ino: 6}},
 			{Inside: dir(7, true), Outside: dir(8, false), Write: unix.EROFS},
 			{Inside: dir(9, true), Write: unix.EROFS},
+			{Changes: []Attempt{{"chmod", unix.EPERM}, {"unlink", unix.EROFS}}},
 		},
-		ProcDev: 77, Caller: true,
+		ProcDev: 77, HostID: [2]uint32{2020000000, 2020000000}, Privileged: true,
 		StatusAtEntry: map[string]string{"CapEff": "1ff", "NoNewPrivs": "0", "Seccomp": "0", "Seccomp_filters": "0"},
 		Status: map[string]string{
 			"CapInh": "000", "CapPrm": "000", "CapEff": "000", "CapBnd": "000", "CapAmb": "000", "NoNewPrivs": "1",
@@ -117,7 +120,11 @@ func TestJudge(t *testing.T) {
 		{"a writable grant is read-only", func(_ *Subject, f *Facts) { f.Paths[1].Write = unix.EROFS }, map[string]Outcome{"workspace_writable": Broken}},
 		{"it may not be written outside", func(_ *Subject, f *Facts) { f.Paths[1].Write, f.Paths[1].CanWrite = unix.EACCES, false }, map[string]Outcome{"workspace_writable": NotTested}},
 		{"its disk is full", func(_ *Subject, f *Facts) { f.Paths[1].Write = unix.ENOSPC }, map[string]Outcome{"workspace_writable": NotTested}},
-		{"root may, its program may not", func(_ *Subject, f *Facts) { f.Paths[1].Write, f.Privileged = unix.EACCES, true }, map[string]Outcome{"workspace_writable": NotTested}},
+		{"root may, its program may not", func(_ *Subject, f *Facts) { f.Paths[1].Write, f.Paths[1].Outside.UID = unix.EACCES, 5 }, map[string]Outcome{"workspace_writable": NotTested}},
+		{"a directory of its own may not be written", func(_ *Subject, f *Facts) { f.Paths[1].Write = unix.EACCES }, map[string]Outcome{"workspace_writable": Broken}},
+		{"who may, its program may not", func(_ *Subject, f *Facts) {
+			f.Paths[1].Write, f.Paths[1].Outside.UID, f.Privileged = unix.EACCES, 5, false
+		}, map[string]Outcome{"workspace_writable": Broken}},
 		{"a capability", func(_ *Subject, f *Facts) { f.Status["CapBnd"] = "001" }, map[string]Outcome{"no_capability": Broken}},
 		{"securebits", func(_ *Subject, f *Facts) { f.Securebits = 0 }, map[string]Outcome{"no_capability": Broken}},
 		{"no status", func(_ *Subject, f *Facts) { f.Status = nil }, map[string]Outcome{"no_capability": NotTested, "no_new_privs": NotTested, "seccomp_filter": NotTested}},
@@ -148,6 +155,9 @@ func TestJudge(t *testing.T) {
 		{"a missing variable", func(_ *Subject, f *Facts) { f.Env = f.Env[:1] }, map[string]Outcome{"environment": Broken}},
 		{"every variable is let in", func(s *Subject, f *Facts) { s.EnvAllow = []string{"*"}; f.Env = append(f.Env, "CANARY") }, map[string]Outcome{"environment": NotTested}},
 		{"a limit is higher", func(_ *Subject, f *Facts) { f.Limits[0].Got = 101 }, map[string]Outcome{"limits_read_back": Broken}},
+		{"no limit of core files", func(_ *Subject, f *Facts) {
+			f.Limits = append(f.Limits, LimitRead{Name: "RLIMIT_CORE", Want: 1, Got: 0, Exact: true})
+		}, map[string]Outcome{"limits_read_back": Broken}},
 		{"another control group", func(_ *Subject, f *Facts) { f.Groups[0].Got = "/" }, map[string]Outcome{"limits_read_back": Broken}},
 		{"a group that has counted", func(_ *Subject, f *Facts) { f.Groups[0] = GroupRead{Counted: true} }, nil},
 		{"a group that has not", func(_ *Subject, f *Facts) { f.Groups[0] = GroupRead{} }, map[string]Outcome{"limits_read_back": NotTested}},

@@ -29,7 +29,7 @@ mount(None, sys.argv[1], None, 32 | 4096); broke()`,
 attempt(mount, "/tmp", "/tmp", None, 4096)
 call("mount_setattr", HERE, sys.argv[1].encode(), 0, struct.pack("QQQQ", 0, 1, 0, 0), 32); broke()`,
 	},
-	{name: "change the root", privileged: true, fails: "EPERM", leansRoot: "filter and capabilities", program: `os.chroot("/usr"); broke()`},
+	{name: "change the root", privileged: true, fails: "EPERM", program: `os.chroot("/usr"); broke()`},
 	{
 		name: "climb out of a root in the root", privileged: true, args: []string{"$SECRET"}, fails: "EPERM", program: `
 os.chdir("/"); os.chroot("/usr")
@@ -53,9 +53,9 @@ for name in "swapon", "swapoff": attempt(past, (errno.ENOENT,), call, name, b"/n
 	{name: "keep accounts of processes", rootOnly: true, fails: "EPERM", program: `attempt(past, (errno.ENOENT,), call, "acct", b"/nonexistent")`},
 	{name: "read the kernel's log", rootOnly: true, fails: "EPERM", program: `call("syslog", 10, None, 0); broke()`},
 	{name: "write the kernel's log", rootOnly: true, fails: "ENOENT", program: `os.open("/dev/kmsg", os.O_WRONLY); broke()`},
-	{name: "open sysrq-trigger", rootOnly: true, fails: "EROFS ENOENT", leans: "proc read-only", program: `os.open("/proc/sysrq-trigger", os.O_WRONLY); broke()`},
-	{name: "open core_pattern", rootOnly: true, fails: "EROFS ENOENT", leans: "proc read-only", program: `os.open("/proc/sys/kernel/core_pattern", os.O_WRONLY); broke()`},
-	{name: "name the program that loads modules", rootOnly: true, fails: "EROFS ENOENT", leans: "proc read-only", program: `os.open("/proc/sys/kernel/modprobe", os.O_WRONLY); broke()`},
+	{name: "open sysrq-trigger", rootOnly: true, fails: "EACCES EROFS ENOENT", leans: "program id and proc read-only", program: `os.open("/proc/sysrq-trigger", os.O_WRONLY); broke()`},
+	{name: "open core_pattern", rootOnly: true, fails: "EACCES EROFS ENOENT", leans: "program id and proc read-only", program: `os.open("/proc/sys/kernel/core_pattern", os.O_WRONLY); broke()`},
+	{name: "name the program that loads modules", rootOnly: true, fails: "EACCES EROFS ENOENT", leans: "program id and proc read-only", program: `os.open("/proc/sys/kernel/modprobe", os.O_WRONLY); broke()`},
 	{name: "register an interpreter", rootOnly: true, privileged: true, fails: "EPERM ENOENT EROFS", program: `
 attempt(mount, "none", "/tmp", "binfmt_misc")
 for d in "/tmp", "/proc/sys/fs/binfmt_misc": attempt(lambda: (os.open(d + "/register", os.O_WRONLY), broke()))`},
@@ -64,7 +64,7 @@ for d, _, files in os.walk("/sys/fs/cgroup", onerror=lambda e: met_error(e.errno
     for f in files:
         if f in ("cgroup.procs", "tasks"): os.open(os.path.join(d, f), os.O_WRONLY); broke(d); raise OSError(0, "")`},
 	{
-		name: "open any setting of the kernel", rootOnly: true, fails: "EACCES ENOENT EPERM EROFS", leans: "proc read-only,read-only", program: `
+		name: "open any setting of the kernel", rootOnly: true, fails: "EACCES ENOENT EPERM EROFS", leans: "program id and read-only,program id and proc read-only", program: `
 for top in "/proc/sys", "/sys":
     for d, _, files in os.walk(top):
         for f in files[:40]:

@@ -32,6 +32,9 @@ func layers() []layer {
 		{"proc read-only", "proc read-only"},
 		{"descriptors", "descriptors"},
 		{"environment", "environment"},
+		{"program id", "program id"},
+		{"program id and read-only", "program id,read-only"},
+		{"program id and proc read-only", "program id,proc read-only"},
 	}
 }
 

@@ -20,6 +20,8 @@ import (
 type sabotage struct {
 	layer   string
 	notices []string // each of these must, and no other may
+	user    []string // so must these, where the launcher is not root
+	root    bool     // the layer is there only where it is
 	limit   string   // the layer is there only where this limit
 	by      []string // is held by one of these
 }
@@ -40,7 +42,10 @@ func sabotages() []sabotage {
 		{layer: "writable", notices: []string{"workspace_writable"}},
 		{layer: "bounding", notices: []string{"no_capability"}},
 		{layer: "securebits", notices: []string{"no_capability"}},
-		{layer: "capset", notices: []string{"deny_unreadable", "no_capability"}},
+		// Root's masks belong to nobody who is mapped where the program would have its capabilities.
+		{layer: "capset", notices: []string{"no_capability"}, user: []string{"deny_unreadable"}},
+		{layer: "program id", notices: []string{"program_id", "foreign_files_kept"}, root: true},
+		{layer: "idmap", notices: []string{"workspace_writable"}, root: true},
 		{layer: "no_new_privs", notices: []string{"no_new_privs", "seccomp_filter", "refused_calls"}},
 		{layer: "filter", notices: []string{"seccomp_filter", "refused_calls"}},
 		{layer: "rules", notices: []string{"refused_calls"}},
@@ -55,6 +60,7 @@ func sabotages() []sabotage {
 		{layer: "descriptors", notices: []string{"descriptors"}},
 		{layer: "environment", notices: []string{"environment"}},
 		{layer: "rlimits", notices: []string{"limits_read_back"}},
+		{layer: "core limit", notices: []string{"limits_read_back"}},
 		{layer: "control groups", notices: []string{"limits_read_back"}, limit: "memory", by: []string{spec.ByCgroup1}},
 		{layer: "processors", notices: []string{"limits_read_back"}, limit: "cpus", by: []string{spec.ByAffinity}},
 	}
@@ -120,11 +126,18 @@ func TestSabotage(t *testing.T) {
 				if s.limit != "" && !slices.Contains(s.by, held[s.limit]) {
 					t.Skip("here that layer holds nothing")
 				}
+				if s.root && w.uid != 0 {
+					t.Skip("the launcher is not root")
+				}
+				notices := s.notices
+				if w.uid != 0 {
+					notices = slices.Concat(notices, s.user)
+				}
 				a := b.call(call{env: []string{"SANDBOXRUN_SABOTAGE=" + s.layer}}, "create", "--policy", policy, "x")
 				a.t = t
 				a.exits(125).complains("sandboxrun: isolation_check_failed: ")
 				for _, c := range hooks.Checks() {
-					same(t, c.Name+" notices", slices.Contains(s.notices, c.Name), strings.Contains(a.stderr, " "+c.Name+": "))
+					same(t, c.Name+" notices", slices.Contains(notices, c.Name), strings.Contains(a.stderr, " "+c.Name+": "))
 				}
 				if t.Failed() {
 					t.Log(a)

@@ -44,11 +44,13 @@ func TestScript(t *testing.T) {
 }
 
 func setUpScript(e *testscript.Env) error {
-	e.Defer(func() { deleteAll(filepath.Join(e.WorkDir, ".state")) })
+	state := e.WorkDir + ".state" // beside the directory, which scripts grant
+	e.Defer(func() { deleteAll(state); removeAll(state) })
 	e.Setenv("BIN", w.binary)
-	e.Setenv("ROOT", filepath.Join(e.WorkDir, ".state"))
-	e.Setenv("SANDBOXRUN_ROOT", filepath.Join(e.WorkDir, ".state"))
+	e.Setenv("ROOT", state)
+	e.Setenv("SANDBOXRUN_ROOT", state)
 	e.Setenv("UID", strconv.Itoa(w.uid))
+	e.Setenv("SEEN", strconv.Itoa(seenID()))
 	e.Setenv("GID", strconv.Itoa(w.gid))
 	e.Setenv("HOME", filepath.Join(e.WorkDir, ".home"))
 	e.Setenv("PATH", systemPath)

@@ -202,7 +202,7 @@ func isLocal(name string) bool {
 	case "localhost", "local", "internal": // RFC 6761, RFC 6762, ICANN 2024-07-29; metadata.google.internal is one
 		return true
 	}
-	return !strings.Contains(name, ".") // the resolver would try its search list
+	return !strings.Contains(name, ".") // of /etc/hosts, or of a resolver that knows this network
 }
 
 // quote makes any bytes fit to be printed. The quotes keep it from being a name.

@@ -68,7 +68,7 @@ func Open(dir *os.File, name, session string) (*Writer, error) {
 
 func openAt(dir *os.File, name string, flags int) (*os.File, error) {
 	for {
-		fd, err := syscall.Openat(int(dir.Fd()), name, flags|syscall.O_NOFOLLOW|syscall.O_CLOEXEC, 0o600)
+		fd, err := syscall.Openat(int(dir.Fd()), name, flags|syscall.O_NOFOLLOW|syscall.O_NOCTTY|syscall.O_CLOEXEC, 0o600)
 		if errors.Is(err, syscall.EINTR) {
 			continue
 		}

@@ -19,6 +19,7 @@ func (s *server) accept(ctx context.Context, ln *net.TCPListener, full func(cont
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	for {
+		s.pace.wait(ctx)
 		c, err := ln.AcceptTCP()
 		if err != nil {
 			if retry(ctx, err) {
@@ -30,6 +31,7 @@ func (s *server) accept(ctx context.Context, ln *net.TCPListener, full func(cont
 			return err
 		}
 		if !s.admit(ctx, c, full) {
+			s.notes.brake.wait(ctx, smallRefusal)
 			continue
 		}
 		wg.Go(func() {

@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/netip"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -109,10 +110,18 @@ func (s *server) dial(ctx context.Context, network, addr string) (stream, error)
 	return st, nil
 }
 
-// resolve asks the host's resolver, as any program of the host would.
+// resolve asks the host's resolver, and /etc/hosts, for a name that is absolute. Without the dot the resolver would ask for a
+// name that does not exist once more, below each of the host's search domains, and the program would be connected to a host
+// that no rule names.
 func resolve(ctx context.Context, host string) ([]netip.Addr, error) {
+	if !strings.Contains(host, ".") { // Go does not find "localhost." in /etc/hosts
+		files := net.Resolver{PreferGo: true, Dial: func(context.Context, string, string) (net.Conn, error) { return nil, net.ErrClosed }}
+		if found, err := files.LookupNetIP(ctx, "ip", host); err == nil {
+			return found, nil
+		}
+	}
 	r := net.Resolver{PreferGo: true} // the binary is static
-	return r.LookupNetIP(ctx, "ip", host)
+	return r.LookupNetIP(ctx, "ip", host+".")
 }
 
 // interfaceAddresses lists the addresses of this machine.

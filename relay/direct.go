@@ -8,15 +8,36 @@ import (
 	"time"
 )
 
+// byAddress serves the connections to a port on all addresses.
+func (s *server) byAddress(l Listener) func(context.Context, *net.TCPConn) {
+	others := map[netip.Addr]func(context.Context, *net.TCPConn){}
+	for at, other := range l.At {
+		switch other.Kind {
+		case Forward:
+			f := newForward(other)
+			others[at] = func(ctx context.Context, c *net.TCPConn) { s.forward(ctx, f, c) }
+		case DNSTCP:
+			others[at] = s.dnsTCP
+		}
+	}
+	return func(ctx context.Context, c *net.TCPConn) {
+		local, _ := netip.ParseAddrPort(c.LocalAddr().String()) // where it cannot be read it is nobody's
+		if other := others[local.Addr().Unmap()]; other != nil {
+			other(ctx, c)
+			return
+		}
+		s.direct(ctx, l.Port, local.Addr(), c)
+	}
+}
+
 // direct serves a connection of a program that knows of no proxy: it asked dns for a name, got an address that only means that
 // name, and connected to it. Its address and the port say all that a CONNECT would. There is no way to say no but a reset.
-func (s *server) direct(ctx context.Context, port int, in *net.TCPConn) {
+func (s *server) direct(ctx context.Context, port int, local netip.Addr, in *net.TCPConn) {
 	ev := Event{Time: time.Now(), Kind: "direct", Port: port}
-	local, _ := netip.ParseAddrPort(in.LocalAddr().String()) // where it cannot be read it is nobody's
-	host, ok := s.names.host(local.Addr())
+	host, ok := s.names.host(local)
 	if !ok {
 		reset(in)
-		ev.Host = local.Addr().Unmap().String()
+		ev.Host = local.Unmap().String()
 		s.notes.end(ev, Refused, "no name has this address")
 		return
 	}

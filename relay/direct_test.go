@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/netip"
 	"strconv"
 	"strings"
 	"testing"
@@ -24,11 +25,14 @@ func directWorld(t *testing.T, server func(c *net.TCPConn)) (w *world, connect f
 	p := port(addrs[1])
 	w.servers["93.184.216.34:"+strconv.Itoa(p)] = up
 	w.servers["10.0.0.1:"+strconv.Itoa(p)] = up
+	w.servers[up] = up
 	checkLeaks(t)
 	cfg := Config{
-		Policy:    netpolicy.Policy{Mode: netpolicy.Allowlist, AllowedHosts: []string{"other.test:1", fmt.Sprintf("*.example.test:%d", p)}},
-		Listeners: []Listener{{Kind: DNS, Port: 53}, {Kind: Direct, Port: p}},
-		Dial:      w.dial, Resolve: w.resolve,
+		Policy: netpolicy.Policy{Mode: netpolicy.Allowlist, AllowedHosts: []string{"other.test:1", fmt.Sprintf("*.example.test:%d", p)}},
+		Listeners: []Listener{{Kind: DNS, Port: 53}, {Kind: Direct, Port: p, At: map[netip.Addr]Listener{
+			netip.MustParseAddr("127.0.0.3"): {Kind: Forward, Port: p, Target: up},
+		}}},
+		Dial: w.dial, Resolve: w.resolve,
 	}
 	done := make(chan error, 1)
 	ctx, cancel := context.WithCancel(context.Background())
@@ -65,6 +69,7 @@ func TestDirect(t *testing.T) {
 		{"priv.example.test", "", Refused, netpolicy.ReasonPrivate},
 		{"gone.example.test", "", Failed, "no such host"},
 		{"other.test", "", Refused, netpolicy.ReasonWrongPort},
+		{"127.0.0.3", "abc", Allowed, ""}, // a forward on the same port
 		{"127.0.0.1", "", Refused, "no name has this address"},
 		{"127.77.9.9", "", Refused, "no name has this address"},
 	} {
@@ -84,11 +89,11 @@ func TestDirect(t *testing.T) {
 		if test.verdict == Allowed && got != test.sent || test.verdict != Allowed && got != "" {
 			t.Errorf("%s: %q", test.host, got)
 		}
-		if ev := w.event(t, i); ev.Kind != "direct" || ev.Verdict != test.verdict || !strings.HasSuffix(ev.Reason, test.reason) || ev.Host == "" {
+		if ev := w.event(t, i); ev.Kind != "direct" && ev.Kind != "forward" || ev.Verdict != test.verdict || !strings.HasSuffix(ev.Reason, test.reason) || ev.Host == "" {
 			t.Errorf("%s: %+v", test.host, ev)
 		}
 	}
-	if dialed := w.list(&w.dialed); len(dialed) != 3 {
+	if dialed := w.list(&w.dialed); len(dialed) != 4 {
 		t.Errorf("dialed %q", dialed)
 	}
 }

@@ -26,9 +26,10 @@ const (
 )
 
 // dnsUDP answers queries until the socket is closed. What is no query gets no answer.
-func (s *server) dnsUDP(c *net.UDPConn) error {
+func (s *server) dnsUDP(ctx context.Context, c *net.UDPConn) error {
 	buf := make([]byte, maxQuery)
 	for {
+		s.pace.wait(ctx)
 		n, from, err := c.ReadFromUDPAddrPort(buf)
 		if errors.Is(err, net.ErrClosed) {
 			return nil
@@ -37,14 +38,18 @@ func (s *server) dnsUDP(c *net.UDPConn) error {
 			time.Sleep(time.Millisecond) // an ICMP error of an answer that nobody waited for
 			continue
 		}
-		if answer := s.answerDNS(buf[:n]); answer != nil {
+		answer, ok := s.answerDNS(buf[:n])
+		if answer != nil {
 			_, _ = c.WriteToUDPAddrPort(answer, from) // whoever did not get it asks again
+		}
+		if !ok {
+			s.queries.wait(ctx, smallRefusal)
 		}
 	}
 }
 
 // dnsTCP answers the queries of one connection.
-func (s *server) dnsTCP(_ context.Context, c *net.TCPConn) {
+func (s *server) dnsTCP(ctx context.Context, c *net.TCPConn) {
 	defer shut(c)
 	buf := make([]byte, maxQuery)
 	for {
@@ -59,9 +64,13 @@ func (s *server) dnsTCP(_ context.Context, c *net.TCPConn) {
 		if _, err := io.ReadFull(c, buf[:n]); err != nil {
 			return
 		}
-		answer := s.answerDNS(buf[:n])
+		s.pace.wait(ctx)
+		answer, ok := s.answerDNS(buf[:n])
 		if answer == nil {
 			return
+		}
+		if !ok {
+			s.queries.wait(ctx, smallRefusal)
 		}
 		if _, err := c.Write(append(binary.BigEndian.AppendUint16(nil, uint16(len(answer))), answer...)); err != nil {
 			return
@@ -71,11 +80,12 @@ func (s *server) dnsTCP(_ context.Context, c *net.TCPConn) {
 
 // answerDNS answers a query out of the policy alone. No query ever leaves this process: names are a way to carry data out
 // (CVE-2025-55284 did it by ping and nslookup), and an answer from outside would be of no use in there.
-func (s *server) answerDNS(query []byte) []byte {
+// It is false where that is no address.
+func (s *server) answerDNS(query []byte) ([]byte, bool) {
 	var p dnsmessage.Parser
 	asked, err := p.Start(query)
 	if err != nil || asked.Response {
-		return nil
+		return nil, false
 	}
 	reply := dnsmessage.Header{
 		ID: asked.ID, Response: true, OpCode: asked.OpCode,
@@ -85,15 +95,15 @@ func (s *server) answerDNS(query []byte) []byte {
 	switch {
 	case asked.OpCode != 0:
 		reply.RCode = dnsmessage.RCodeNotImplemented
-		return build(reply, nil, netip.Addr{}, false)
+		return build(reply, nil, netip.Addr{}, false), false
 	case err != nil || len(questions) != 1:
 		reply.RCode = dnsmessage.RCodeFormatError
-		return build(reply, nil, netip.Addr{}, false)
+		return build(reply, nil, netip.Addr{}, false), false
 	}
 	q := questions[0]
 	addr, code := s.lookUp(q)
 	reply.RCode = code
-	return build(reply, &q, addr, speaksEDNS(&p))
+	return build(reply, &q, addr, speaksEDNS(&p)), code == dnsmessage.RCodeSuccess
 }
 
 // lookUp finds the address of an allowed name; the zero Addr where there is none of the type that was asked for.
@@ -167,7 +177,7 @@ type refusals struct {
 
 func (r *refusals) refused(notes *notes, ev Event, reason string) {
 	if r.fits(ev.Host, ev.Time) {
-		notes.end(ev, Refused, reason)
+		notes.tell(ev, Refused, reason)
 	}
 }
 

@@ -1,6 +1,7 @@
 package relay
 
 import (
+	"context"
 	"sync"
 	"time"
 
@@ -37,13 +38,22 @@ func (ev *Event) decided(d netpolicy.Decision) {
 	}
 }
 
-// notes hands events on, one at a time.
+// notes hands events on, one at a time. What was not allowed is told at a rate: whoever tells of it waits.
 type notes struct {
-	mu   sync.Mutex
-	note func(Event)
+	mu    sync.Mutex
+	note  func(Event)
+	brake brake
+	ctx   context.Context //nolint:containedctx // of Serve, at whose end nobody waits any more
 }
 
 func (n *notes) end(ev Event, verdict, reason string) {
+	n.tell(ev, verdict, reason)
+	if verdict != Allowed {
+		n.brake.wait(n.ctx, 1)
+	}
+}
+
+func (n *notes) tell(ev Event, verdict, reason string) {
 	ev.Verdict, ev.Reason = verdict, reason
 	ev.Duration = time.Since(ev.Time)
 	ev.Time = ev.Time.Round(0) // without Go's monotonic clock, which is nobody else's

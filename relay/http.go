@@ -22,6 +22,7 @@ func (c *client) http(ctx context.Context) {
 		if _, err := c.r.Peek(1); err != nil {
 			return
 		}
+		c.pace.wait(ctx)
 		c.within(c.lim.Header)
 		ev := Event{Time: time.Now(), Kind: "http"}
 		h, err := readHead(c.r, c.lim.Head)

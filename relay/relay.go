@@ -41,6 +41,10 @@ type Listener struct {
 	Port   int    `json:"port"`             // inside
 	Target string `json:"target,omitempty"` // forward: "127.0.0.1:9001", "[::1]:9001" or "unix:/run/pg.sock"
 	Socket string `json:"socket,omitempty"` // of a target "unix:": its path with every link resolved; empty: as in Target
+
+	// Of a direct listener, which takes all addresses of its port: what some of them are for, by the address. Sockets of
+	// their own would need SO_REUSEPORT, and let programs listen there too.
+	At map[netip.Addr]Listener `json:"at,omitempty"`
 }
 
 // Config is all that a relay needs to know. What is left zero gets its default.
@@ -74,6 +78,9 @@ type Limits struct {
 	Dial   time.Duration `json:"dial"`   // for the wait, resolving and dialing together, default 10 s
 	Header time.Duration `json:"header"` // for a request's head, or SOCKS' negotiation, to arrive in, default 30 s
 	Idle   time.Duration `json:"idle"`   // between the requests of a kept connection, default 5 min
+
+	// CPU is how much processor time the relay takes for its program, in seconds of a second; 0 is no limit.
+	CPU float64 `json:"cpu,omitempty"`
 }
 
 func (l Limits) withDefaults() Limits {
@@ -120,6 +127,8 @@ type server struct {
 	names    *names
 	own      ownAddresses
 	refusals refusals
+	queries  brake // of refused DNS queries
+	pace     pacer
 	told     sync.WaitGroup // those that are told that it is busy
 	notes    notes
 	rest     *time.Timer // until tidy
@@ -144,6 +153,7 @@ func Serve(ctx context.Context, cfg Config, files []*os.File, note func(Event)) 
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
+	s.notes.ctx = ctx
 	stop := context.AfterFunc(ctx, doors.close)
 	defer stop()
 	var wg sync.WaitGroup
@@ -182,7 +192,8 @@ func newServer(cfg Config, note func(Event)) (*server, error) {
 	if note == nil {
 		note = func(Event) {}
 	}
-	s.notes.note = note
+	s.notes.note, s.notes.ctx = note, context.Background()
+	s.pace = pacer{share: s.lim.CPU, used: processorTime}
 	s.slots = make(chan struct{}, s.lim.Conns)
 	s.dials = make(chan struct{}, s.lim.Dials)
 	s.busy = make(chan struct{}, maxBusy)
@@ -270,9 +281,9 @@ func (s *server) serve(ctx context.Context, d door) error {
 	case Proxy:
 		return s.accept(ctx, d.tcp, s.tooBusy, s.proxy)
 	case Direct:
-		return s.accept(ctx, d.tcp, wait, func(ctx context.Context, c *net.TCPConn) { s.direct(ctx, d.Port, c) })
+		return s.accept(ctx, d.tcp, wait, s.byAddress(d.Listener))
 	case DNSTCP:
 		return s.accept(ctx, d.tcp, wait, s.dnsTCP)
 	}
-	return s.dnsUDP(d.udp)
+	return s.dnsUDP(ctx, d.udp)
 }

@@ -77,6 +77,9 @@ func (d *denier) add(g Grant) error {
 	default:
 		d.note(t.real, g.From, err)
 	}
+	if errors.Is(err, errLoop) {
+		d.note(g.Path, g.From, err) // the loop may be a program's, and may be gone when its sandbox runs
+	}
 	for _, inside := range sortedUnique(names) {
 		if err := d.addInside(g, inside); err != nil {
 			return err

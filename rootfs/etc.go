@@ -47,6 +47,10 @@ func (c *compiler) copySmall(v *View) {
 		if m.Kind != MountBind || m.Dir || m.Source == "" || c.classes[m.Target] != classBase || !below(m.Target, "/etc") {
 			return false
 		}
+		const everybody = 0o004
+		if info, err := c.tree.Lstat(m.Source); c.User.Apart && (err != nil || info.Mode&everybody == 0) {
+			return false // a copy would show it to the program
+		}
 		data, err := c.Tree.ReadFile(m.Source)
 		if err != nil {
 			return false

@@ -17,6 +17,8 @@ type Explainer struct {
 	Tree   Tree
 	// Who is as whom the program runs, Launcher as whom the sandbox is made, in the host's numbers.
 	Who, Launcher Who
+	// OwnID is whether Who is a number that nothing on disk has: what is the Launcher's is Who's where a mount is Idmapped.
+	OwnID bool
 	// HiddenProc and ReadonlyProc are the paths of the program's own /proc that it cannot open, and cannot write.
 	HiddenProc, ReadonlyProc []string
 	// Tool is the target of a bind that no rule asked for: the launcher's own, for programs that need it. Empty if there is none.
@@ -312,6 +314,12 @@ func (x *Explainer) at(p string) (Place, Info, error) {
 	switch spot.Kind {
 	case PlaceHost:
 		info, err = x.seen.tree.Lstat(spot.Host)
+		if spot.Mount.Idmapped && info.UID == x.Launcher.UID {
+			info.UID = x.Who.UID
+		}
+		if spot.Mount.Idmapped && info.GID == x.Launcher.GID {
+			info.GID = x.Who.GID
+		}
 		return spot, info, err
 	case PlaceTmpfs:
 		if p == spot.Mount.Target {

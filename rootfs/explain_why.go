@@ -110,7 +110,7 @@ func (x *Explainer) reasons(e *Explanation) {
 		e.say("it goes through more than %d symbolic links, as many as the kernel follows", maxLinks)
 	case VerdictClosed:
 		d := e.stop.dir
-		e.say("%s is %s: the program runs as %s and cannot search it", shown(d.Path), owned(x.infoOf(d)), x.Who)
+		e.say("%s is %s: the program runs as %s and cannot search it", shown(d.Path), x.owned(x.infoOf(d)), x.Who)
 	case VerdictMissing:
 		x.whyMissing(e)
 	}
@@ -123,7 +123,14 @@ func (x *Explainer) reasons(e *Explanation) {
 // String is the user's number, as the host counts.
 func (w Who) String() string { return fmt.Sprintf("uid %d, gid %d", w.UID, w.GID) }
 
-func owned(info Info) string {
+// owned says whose a file is on disk, and its mode.
+func (x *Explainer) owned(info Info) string {
+	if x.OwnID && info.UID == x.Who.UID {
+		info.UID = x.Launcher.UID
+	}
+	if x.OwnID && info.GID == x.Who.GID {
+		info.GID = x.Launcher.GID
+	}
 	return fmt.Sprintf("%s of uid %d, gid %d", info.Mode, info.UID, info.GID)
 }
 
@@ -154,7 +161,7 @@ func (x *Explainer) whyInside(e *Explanation) {
 		if !e.Readable {
 			what = "read"
 		}
-		e.say("it is %s: the program runs as %s and cannot %s it", owned(e.info), x.Who, what)
+		e.say("it is %s: the program runs as %s and cannot %s it", x.owned(e.info), x.Who, what)
 	}
 }
 

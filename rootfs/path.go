@@ -124,6 +124,12 @@ func (t trail) places(name string) []string {
 	return list
 }
 
+// RealPath is a host path with its links followed, as far as it exists.
+func RealPath(tree Tree, name string) string {
+	t, _ := follow(tree, name)
+	return t.real
+}
+
 // follow resolves a host path. The trail is filled also where there is an error.
 func follow(tree Tree, name string) (trail, error) {
 	var t trail

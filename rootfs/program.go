@@ -75,7 +75,7 @@ func (x *Explainer) Program(a Asked) *Program {
 	p.Why = append(p.Why, p.File.Why...)
 	if !p.File.Executable {
 		p.Is = "inside, and cannot be executed"
-		p.say("it is %s: the program runs as %s", owned(p.File.info), x.Who)
+		p.say("it is %s: the program runs as %s", x.owned(p.File.info), x.Who)
 		return p
 	}
 	l := &loading{Explainer: x, p: p, a: a}
@@ -296,7 +296,7 @@ func (l *loading) executable(kind, name, at, by string) bool {
 	if !n.OK {
 		n.Reason = strings.Join(e.Why, "; ")
 		if e.Inside() {
-			n.Reason = "it cannot be executed: it is " + owned(e.info)
+			n.Reason = "it cannot be executed: it is " + l.owned(e.info)
 		} else if _, err := follow(l.seen.tree, path.Clean(at)); err == nil {
 			n.Host = at
 		}

@@ -214,6 +214,9 @@ func (c *compiler) redundant(it *item, spot Place) bool {
 	if spot.Host != it.Source || spot.Writable != it.Writable {
 		return false
 	}
+	if c.User.Apart && it.class >= classRead && c.classes[spot.Mount.Target] < classRead {
+		return false
+	}
 	return !slices.ContainsFunc(c.mountPoints, func(mp string) bool {
 		return within(mp, it.Source) || below(mp, spot.Mount.Source) && within(it.Source, mp)
 	})

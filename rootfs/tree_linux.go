@@ -56,20 +56,13 @@ func (hostTree) ReadDir(p string) ([]string, error) {
 	return names, nil
 }
 
-// ReadFile reads a regular file. It does not wait for a FIFO's writer, nor open a device.
+// ReadFile reads a regular file, and opens nothing else.
 func (hostTree) ReadFile(p string) ([]byte, error) {
-	f, err := os.OpenFile(p, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
+	f, err := openRegular(p, syscall.O_NOFOLLOW)
 	if err != nil {
 		return nil, treeError(err)
 	}
 	defer f.Close()
-	fi, err := f.Stat()
-	if err != nil {
-		return nil, treeError(err)
-	}
-	if !fi.Mode().IsRegular() {
-		return nil, fmt.Errorf("read %q: not a regular file", p)
-	}
 	data, err := io.ReadAll(io.LimitReader(f, maxReadFile+1))
 	if err == nil && len(data) > maxReadFile {
 		err = fmt.Errorf("read %q: larger than %d bytes", p, maxReadFile)
@@ -79,17 +72,9 @@ func (hostTree) ReadFile(p string) ([]byte, error) {
 
 // Open opens a regular file for Explainer.Program, in the same way.
 func (hostTree) Open(p string) (File, error) {
-	f, err := os.OpenFile(p, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
+	f, err := openRegular(p, syscall.O_NOFOLLOW)
 	if err != nil {
 		return nil, treeError(err)
-	}
-	fi, err := f.Stat()
-	if err == nil && !fi.Mode().IsRegular() {
-		err = fmt.Errorf("read %q: not a regular file", p)
-	}
-	if err != nil {
-		f.Close()
-		return nil, err
 	}
 	return f, nil
 }

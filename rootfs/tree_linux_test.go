@@ -9,6 +9,7 @@ import (
 	"slices"
 	"syscall"
 	"testing"
+	"time"
 )
 
 func TestHostTree(t *testing.T) {
@@ -84,4 +85,50 @@ func TestParseMounts(t *testing.T) {
 	same(t, "mounts", got, []string{
 		"22 1 0:21 / /proc", "30 1 8:1 /x /mnt/a b\tc\nd\\e", "31 1 8:1 / /", "32 1 8:1 / /", "33 1 8:1 / /odd\u00a0\\x\\9",
 	})
+}
+
+// To open a FIFO lets its writer go on, even if nothing is read: what is no regular file is not opened.
+func TestOnlyRegularFilesAreOpened(t *testing.T) {
+	dir := t.TempDir()
+	fifo, link := filepath.Join(dir, "fifo"), filepath.Join(dir, "link")
+	if err := syscall.Mkfifo(fifo, 0o666); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(fifo, link); err != nil {
+		t.Fatal(err)
+	}
+	writer := make(chan error, 1)
+	fd := -1
+	go func() {
+		var err error
+		fd, err = syscall.Open(fifo, syscall.O_WRONLY, 0)
+		writer <- err
+	}()
+	time.Sleep(50 * time.Millisecond) // it waits in open now
+	for _, p := range []string{fifo, dir, "/dev/null", "/dev/ptmx"} {
+		if f, err := (hostTree{}).Open(p); err == nil {
+			f.Close()
+			t.Errorf("%s was opened", p)
+		}
+		if _, err := (hostTree{}).ReadFile(p); err == nil {
+			t.Errorf("%s was read", p)
+		}
+	}
+	if f, err := OpenRegular(link); !errors.Is(err, ErrNotRegular) {
+		t.Errorf("a link to a FIFO: %v, %v", f, err)
+	}
+	select {
+	case err := <-writer:
+		t.Errorf("the writer was let go: %v", err)
+	case <-time.After(100 * time.Millisecond):
+	}
+	reader, err := syscall.Open(fifo, syscall.O_RDONLY|syscall.O_NONBLOCK, 0) // the control
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer syscall.Close(reader)
+	if err := <-writer; err != nil {
+		t.Error(err)
+	}
+	syscall.Close(fd)
 }

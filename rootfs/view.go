@@ -32,6 +32,9 @@ type Identity struct {
 	// Privileged is true where the launcher is root: then the program's files are root's own and only mounts protect
 	// the host's secret files, not their modes.
 	Privileged bool
+	// Apart is true where the program has an id of its own, which owns nothing: it may read of the host what everybody may, and
+	// what is granted as the launcher may.
+	Apart bool
 }
 
 // Request is all that Compile looks at.
@@ -42,6 +45,9 @@ type Request struct {
 	Hostname string
 	// ResolvConf is the content of /etc/resolv.conf inside.
 	ResolvConf string
+	// Guarded are host paths, with every link resolved, that a program may not change even where a grant lets it write; From
+	// says what each is.
+	Guarded []Grant
 	// TmpfsSize is how large, in bytes, a file system in memory is of which the policy does not say; 0: 1 GiB.
 	TmpfsSize int64
 }
@@ -91,6 +97,7 @@ type Mount struct {
 	PerExec  bool      `json:"per_exec,omitempty"` // made anew for each exec
 	Pin      bool      `json:"pin,omitempty"`      // a bind of what is there already: a mount point cannot be moved or removed
 	Link     bool      `json:"link,omitempty"`     // the target is a symbolic link, which is mounted on and not followed
+	Idmapped bool      `json:"idmapped,omitempty"` // a bind that shows the caller's files as the program's own; not set by Compile
 	Content  string    `json:"content,omitempty"`  // of a generated file: Source is empty and the launcher writes Content to a file of its own and binds that
 	From     string    `json:"from"`               // the rule of the policy, or the default, that asked for it
 }

@@ -12,7 +12,7 @@ import (
 
 // checks says what has to be proven of a sandbox at its start. It is made of what was decided, not of what is then
 // mounted: whoever builds may be wrong.
-func checks(p *Policy, tree rootfs.Tree, plan *Plan) hooks.Subject {
+func checks(p *Policy, h *Host, id identity, plan *Plan) hooks.Subject {
 	s := hooks.Subject{
 		Network: plan.Network != netpolicy.Host, EnvAllow: plan.Exec.EnvAllow, Affinity: plan.Exec.Affinity > 0,
 	}
@@ -24,9 +24,10 @@ func checks(p *Policy, tree rootfs.Tree, plan *Plan) hooks.Subject {
 	}
 	slices.Sort(s.Env)
 	s.Forwards = plan.Relay.ports()
+	s.ID, s.Owner, s.MayOwn = id.onHost(h)
 	addGrants(&s, plan.View)
 	addAbsent(&s, plan.View)
-	addSecrets(&s, p.Files.Secrets, tree, plan.View)
+	addSecrets(&s, p.Files.Secrets, h.Tree, plan.View)
 	for _, f := range plan.Exec.Hide {
 		s.Paths = append(s.Paths, hooks.Path{Kind: hooks.HiddenProc, Inside: f, Host: f})
 	}
@@ -36,6 +37,7 @@ func checks(p *Policy, tree rootfs.Tree, plan *Plan) hooks.Subject {
 	for _, dir := range []string{"/", "/dev"} {
 		s.Paths = append(s.Paths, hooks.Path{Kind: hooks.ReadOnlyOwn, Inside: dir, Dir: true})
 	}
+	s.Paths = append(s.Paths, foreign(p, h.Tree, plan)...)
 	return s
 }
 
@@ -45,11 +47,13 @@ func addGrants(s *hooks.Subject, v *rootfs.View) {
 		if m.Pin && m.Link {
 			continue // it shows what the link leads to
 		}
-		p := hooks.Path{Inside: m.Target, Host: m.Source, Dir: m.Dir}
+		p := hooks.Path{Inside: m.Target, Host: m.Source, Dir: m.Dir, Idmapped: m.Idmapped}
 		switch {
 		case m.Kind == rootfs.MountMask:
 			p.Kind, p.Host = hooks.Mask, HostPath(v, m.Target)
 			s.Paths = append(s.Paths, p)
+			continue
+		case m.Kind == rootfs.MountTmpfs && !writableTmpfs(m):
 			continue
 		case m.Kind == rootfs.MountTmpfs, m.Writable:
 			p.Kind = hooks.WritableGrant

@@ -3,7 +3,9 @@ package spec
 import (
 	"fmt"
 	"math"
+	"reflect"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -85,10 +87,27 @@ func limits(p *Policy, h *Host, plan *Plan) error {
 		plan.Cgroups = h.Cgroups
 	}
 	plan.Nproc = h.Nproc
+	if r.failed == nil {
+		r.forgotten(l)
+	}
 	if r.failed != nil {
 		return r.failed
 	}
 	return nil
+}
+
+// forgotten finds a limit that a policy can ask for and nothing above has decided about: that it is ignored must not be
+// found out by a program that goes beyond it.
+func (r *ladder) forgotten(l Limits) {
+	v := reflect.ValueOf(l)
+	for i := range v.NumField() {
+		name, _, _ := strings.Cut(v.Type().Field(i).Tag.Get("json"), ",")
+		decided := slices.ContainsFunc(r.plan.Limits, func(d Limit) bool { return d.Name == name }) ||
+			slices.ContainsFunc(r.plan.Weaker, func(w Weakness) bool { return w.What == "limits."+name })
+		if !v.Field(i).IsZero() && !decided {
+			r.failed = &Error{Code: "limit_unenforceable", Message: "nothing enforces limits." + name, Hint: "remove it from the policy"}
+		}
+	}
 }
 
 type ladder struct {

@@ -23,6 +23,7 @@ const (
 type Input struct {
 	Name string // of the file, for messages; a name that ends in .json is read as JSON
 	Data []byte
+	Path string // of the file, absolute; empty where it is no file
 	Dir  string // absolute directory that relative paths are relative to; empty means Cwd
 	Cwd  string // the caller's working directory, for a policy that has no directory of its own, such as standard input
 	Home string // what "~" stands for; may be empty
@@ -45,6 +46,9 @@ func load(in Input, refused []unsupported) (*Policy, error) {
 	}
 	l := &loader{in: in, keys: policyKeys(), policy: defaults(), said: map[string]place{}}
 	l.policy.File = in.Name
+	if in.Path != "" {
+		l.policy.Paths = []string{in.Path}
+	}
 	l.file(document{in.Name, in.Data, in.Dir, path.Join(in.Dir, path.Base(in.Name))})
 	l.finish()
 	written := encode(l.keys, l.policy)
@@ -219,6 +223,7 @@ func (s *scope) find(name string) (document, error) {
 	if err != nil {
 		return document{}, fmt.Errorf("read %q: %w", p, err)
 	}
+	s.policy.Paths = append(s.policy.Paths, p)
 	return document{p, data, path.Dir(p), p}, nil
 }
 

@@ -38,9 +38,9 @@ func ociSpec(p *Plan, h *Host, id identity) *specs.Spec {
 			Cwd:             p.Exec.Dir,
 			Capabilities:    &specs.LinuxCapabilities{},
 			NoNewPrivileges: true,
-			Rlimits:         rlimits(p.Exec.Limits),
+			Rlimits:         rlimits(&p.Exec),
 		},
-		Mounts: append(systemMounts(p.Exec.Limits.Memory), viewMounts(p.View, p.Exec)...),
+		Mounts: append(systemMounts(p.Exec.Limits.Memory), viewMounts(p.View, p.Exec, id)...),
 		Linux: &specs.Linux{
 			Namespaces:    namespaces(p.Network),
 			UIDMappings:   id.maps[0],
@@ -53,6 +53,9 @@ func ociSpec(p *Plan, h *Host, id identity) *specs.Spec {
 	}
 	if p.Exec.Affinity > 0 {
 		refuseAffinity(s.Linux.Seccomp)
+	}
+	if p.Exec.ShownUID == 0 {
+		passOverOwners(s.Linux.Seccomp)
 	}
 	return s
 }
@@ -88,15 +91,15 @@ func resources(l Limits) *specs.LinuxResources {
 	return r
 }
 
-func rlimits(l Limits) []specs.POSIXRlimit {
-	var list []specs.POSIXRlimit
+func rlimits(e *Exec) []specs.POSIXRlimit {
+	list := []specs.POSIXRlimit{{Type: "RLIMIT_CORE", Soft: e.CoreLimit(), Hard: e.CoreLimit()}}
 	add := func(name string, n int64) {
 		if n > 0 {
 			list = append(list, specs.POSIXRlimit{Type: name, Soft: uint64(n), Hard: uint64(n)})
 		}
 	}
-	add("RLIMIT_FSIZE", l.File)
-	add("RLIMIT_NOFILE", l.Nofile)
+	add("RLIMIT_FSIZE", e.Limits.File)
+	add("RLIMIT_NOFILE", e.Limits.Nofile)
 	return list
 }
 
@@ -131,10 +134,14 @@ func systemMounts(memory int64) []specs.Mount {
 	}
 }
 
-func viewMounts(v *rootfs.View, e Exec) []specs.Mount {
+func viewMounts(v *rootfs.View, e Exec, id identity) []specs.Mount {
 	list := make([]specs.Mount, 0, len(v.Mounts))
 	for i, m := range v.Mounts {
-		list = append(list, ViewMount(i, m, e))
+		mount := ViewMount(i, m, e)
+		if m.Idmapped {
+			mount.UIDMappings, mount.GIDMappings = id.grants[0], id.grants[1]
+		}
+		list = append(list, mount)
 	}
 	return list
 }

@@ -20,6 +20,10 @@ type Plan struct {
 	Limits       []Limit      `json:"limits,omitempty"`
 	Cgroups      Cgroups      `json:"cgroups,omitzero"` // those that hold some of them
 	Nproc        bool         `json:"nproc,omitempty"`  // as in Host
+	// PolicyPaths are the files that the policy was read from, absolute.
+	PolicyPaths []string `json:"-"`
+	// Search lists the granted directories in which files are looked for that need a mount of their own.
+	Search []Search `json:"-"`
 	// Checks is what has to be proven of the sandbox before its first program.
 	Checks hooks.Subject `json:"-"`
 	// Weaker lists the protections that were asked for and cannot be had here.
@@ -30,6 +34,12 @@ type Plan struct {
 	Warnings []string `json:"warnings,omitempty"`
 }
 
+// Search is a granted directory, or file.
+type Search struct {
+	Source, Target string // on the host, and inside
+	Writable       bool
+}
+
 // Weakness is a protection that was asked for and cannot be had, with the reason.
 type Weakness struct {
 	What   string `json:"what"`
@@ -38,10 +48,12 @@ type Weakness struct {
 
 // Exec is what every exec of a sandbox has in common.
 type Exec struct {
-	UID      int `json:"uid"` // the program's numbers in the sandbox's user namespace
-	GID      int `json:"gid"`
-	ShownUID int `json:"shown_uid"` // and as it sees itself
-	ShownGID int `json:"shown_gid"`
+	UID int `json:"uid"` // the program's numbers in the sandbox's user namespace
+	GID int `json:"gid"`
+	// OwnID is whether these are an id that owns nothing, and no other sandbox's (Host.Program).
+	OwnID    bool `json:"own_id,omitempty"`
+	ShownUID int  `json:"shown_uid"` // and as it sees itself
+	ShownGID int  `json:"shown_gid"`
 	// DropGroups is whether the caller's supplementary groups are dropped. Without privilege the kernel keeps them.
 	DropGroups bool              `json:"drop_groups"`
 	Dir        string            `json:"dir"`
@@ -57,6 +69,16 @@ type Exec struct {
 	// CPUFollowsWall is whether Limits.CPU is what Wall makes it by default: an exec with another time has another.
 	CPUFollowsWall bool `json:"cpu_follows_wall,omitempty"`
 	Affinity       int  `json:"affinity,omitempty"` // on how many processors the program is kept; 0: as its caller
+	// CoreHandled is whether the host's core handler runs when a program crashes: nothing keeps it from that here.
+	CoreHandled bool `json:"core_handled,omitempty"`
+}
+
+// CoreLimit is the RLIMIT_CORE of every program.
+func (e *Exec) CoreLimit() uint64 {
+	if e.CoreHandled {
+		return 0 // there may be no right to more
+	}
+	return 1
 }
 
 // Error is a policy that cannot be carried out, or a machine that cannot do it.

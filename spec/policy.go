@@ -23,6 +23,7 @@ type Policy struct {
 	// places that From fields tell, are no part of it.
 	Digest       string
 	Sources      []string // what was read for it: File first, then everything it extends
+	Paths        []string // of those of them that are files, absolute
 	Name         string
 	Enforce      string
 	User         User

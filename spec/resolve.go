@@ -3,11 +3,9 @@ package spec
 import (
 	"fmt"
 	"maps"
+	"path"
 	"slices"
-	"strconv"
 	"strings"
-
-	"github.com/opencontainers/runtime-spec/specs-go"
 
 	"github.com/sandboxrun/sandboxrun/netpolicy"
 	"github.com/sandboxrun/sandboxrun/rootfs"
@@ -25,26 +23,39 @@ func Resolve(p *Policy, h *Host) (*Plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	plan := &Plan{Name: p.Name, PolicyFile: p.File, PolicyDigest: p.Digest, Network: p.Network.Mode, BestEffort: p.Enforce == EnforceBestEffort}
+	plan := &Plan{Name: p.Name, PolicyFile: p.File, PolicyDigest: p.Digest, PolicyPaths: p.Paths, Network: p.Network.Mode}
+	plan.BestEffort = p.Enforce == EnforceBestEffort
 	home := "/home/" + ids.name
 	if ids.shownUID == 0 {
 		home = "/root"
 	}
+	guards, err := guarded(&p.Files, h)
+	if err != nil {
+		return nil, err
+	}
 	plan.View, err = view(rootfs.Request{
 		Policy: p.Files, Tree: h.Tree, Hostname: hostname, ResolvConf: resolvConf(&p.Network, h.Resolv),
-		TmpfsSize: tmpfsSize(p.Limits.Memory),
+		TmpfsSize: tmpfsSize(p.Limits.Memory), Guarded: guards,
 		User: rootfs.Identity{
-			UID: ids.shownUID, GID: ids.shownGID, Name: ids.name, Group: ids.group, Home: home, Privileged: h.Root,
+			UID: ids.shownUID, GID: ids.shownGID, Name: ids.name, Group: ids.group, Home: home, Privileged: h.Root, Apart: ids.own,
 		},
 	}, connector(&p.Network, h.Self))
 	if err != nil {
 		return nil, err
 	}
+	if err := CheckTrusted(plan.View, h.Ground); err != nil {
+		return nil, err
+	}
 	if _, err := plan.View.Lookup(h.Tree, home); err != nil {
 		home = "/tmp" // a grant is in its place that lacks it
 	}
-	plan.Exec = execOf(p, h, ids, plan.View.Workdir, home)
 	plan.Warnings = slices.Clone(plan.View.Skipped)
+	if ids, err = idmap(p, h, ids, plan); err != nil {
+		return nil, err
+	}
+	makeWay(p, h, ids, plan)
+	plan.Search = searched(p, plan.View)
+	plan.Exec = execOf(p, h, ids, plan.View.Workdir, home)
 	if err := network(p, h, plan); err != nil {
 		return nil, err
 	}
@@ -52,50 +63,28 @@ func Resolve(p *Policy, h *Host) (*Plan, error) {
 	if err := limits(p, h, plan); err != nil {
 		return nil, err
 	}
+	if err := cores(p, h, plan); err != nil {
+		return nil, err
+	}
 	plan.Spec = ociSpec(plan, h, ids)
-	plan.Checks = checks(p, h.Tree, plan)
+	plan.Checks = checks(p, h, ids, plan)
 	return plan, nil
 }
 
-// identity is as whom the program runs: to the kernel, and as it sees itself.
-type identity struct {
-	uid, gid           int // in the sandbox's user namespace
-	shownUID, shownGID int
-	name, group        string
-	maps               [2][]specs.LinuxIDMapping // uid, gid
-}
-
-// identify maps the caller to root of the sandbox's user namespace, which only our own set-up ever is. The program is
-// in a namespace nested in that one, where it is shown under the number that it should see. A root launcher that runs
-// the program as somebody else maps that number too.
-func identify(u User, h *Host) (identity, error) {
-	id := identity{shownUID: h.UID, shownGID: h.GID, name: h.User, group: h.Group}
-	id.maps = [2][]specs.LinuxIDMapping{
-		{{ContainerID: 0, HostID: uint32(h.UID), Size: 1}}, {{ContainerID: 0, HostID: uint32(h.GID), Size: 1}},
-	}
-	switch u.Kind {
-	case "root":
-		id.shownUID, id.shownGID, id.name, id.group = 0, 0, "root", "root"
-	case "number":
-		if u.ID == h.UID {
-			break
-		}
-		if !h.Root {
-			return id, &Error{
-				Code:    "policy_invalid",
-				Message: fmt.Sprintf("%s = %d: only root may run a program as somebody else", u.From, u.ID),
-				Hint:    `use user = "caller", or start sandboxrun as root`,
-			}
-		}
-		id = identity{uid: u.ID, gid: u.ID, shownUID: u.ID, shownGID: u.ID, maps: id.maps}
-		id.name = "user" + strconv.Itoa(u.ID)
-		id.group = id.name
-		for i := range id.maps {
-			n := uint32(u.ID)
-			id.maps[i] = append(id.maps[i], specs.LinuxIDMapping{ContainerID: n, HostID: n, Size: 1})
+// searched are the grants. What the base shows belongs to the system.
+func searched(p *Policy, v *rootfs.View) []Search {
+	var list []Search
+	for _, m := range v.Mounts {
+		if m.Kind == rootfs.MountBind && m.Source != "" && m.Dir && m.From != p.Files.Base.From && m.From != fromDefault {
+			list = append(list, Search{m.Source, m.Target, m.Writable})
 		}
 	}
-	return id, nil
+	return slices.DeleteFunc(slices.Clone(list), func(s Search) bool { // what another one shows too
+		return slices.ContainsFunc(list, func(o Search) bool {
+			rel, below := strings.CutPrefix(s.Target, o.Target+"/")
+			return below && s.Writable == o.Writable && s.Source == path.Join(o.Source, rel)
+		})
+	})
 }
 
 // view compiles what the program sees. The connector is left out where the policy leaves no room for it.
@@ -139,7 +128,7 @@ func outside(mode, host string) string {
 
 func execOf(p *Policy, h *Host, id identity, dir, home string) Exec {
 	e := Exec{
-		UID: id.uid, GID: id.gid, ShownUID: id.shownUID, ShownGID: id.shownGID, Dir: dir, Umask: umask,
+		UID: id.uid, GID: id.gid, OwnID: id.own, ShownUID: id.shownUID, ShownGID: id.shownGID, Dir: dir, Umask: umask,
 		DropGroups: h.Setgroups,
 		Env: map[string]string{
 			"PATH": defaultEnv, "HOME": home, "USER": id.name, "LOGNAME": id.name, "LANG": "C.UTF-8",

@@ -119,6 +119,11 @@ var plans = []struct {
 }{
 	{name: "empty", policy: "version = 1"},
 	{name: "empty_root", policy: "version = 1", host: asRoot},
+	{name: "machine_root", policy: machineRootPolicy, host: asMachineRoot},
+	{name: "machine_root_best_effort", policy: machineRootPolicy + "enforce = \"best_effort\"\n", host: func(h *Host) {
+		asMachineRoot(h)
+		h.Idmap = func(string) error { return errors.New("its file system (overlay) does not allow it") }
+	}},
 	{name: "task", policy: `
 version = 1
 name = "task"

@@ -80,7 +80,10 @@ func userKey() key[Policy] {
 	const want = `"caller", "root" or a number`
 	return key[Policy]{
 		info: info{
-			name: "user", kind: want, doc: "As whom the program runs, as it sees itself; a number only where the launcher is root.",
+			name: "user", kind: want, doc: "Which user the program is. caller: the caller; if the " +
+				"caller is the machine's root, the program sees itself as user sandbox (1000) and is to the host an id that owns nothing. root: the " +
+				"same, but the program sees itself as root, and to give a file to another user succeeds and changes nothing. A number, only " +
+				"where the launcher is root: the program is that user, to the host too.",
 			schema: func() map[string]any {
 				return anyOf(
 					map[string]any{"enum": []string{"caller", "root"}},

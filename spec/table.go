@@ -16,7 +16,7 @@ func policyKeys() []key[Policy] {
 		extendsKey(),
 		nameKey(),
 		wordKey("enforce", "What happens when the machine cannot give a protection that the policy asks for: refuse to run, "+
-			"or run with the next best and record what is missing. So far either refuses: no protection has a next best.", []string{EnforceRequired, EnforceBestEffort},
+			"or run with the next best and record what is missing: limits that cannot be held as asked, and, where root grants for writing what cannot be idmapped, a program that is root to the host.", []string{EnforceRequired, EnforceBestEffort},
 			func(p *Policy) *string { return &p.Enforce }).byDefault(`"required"`),
 		workdirKey().byDefault("the workspace, else /"),
 		userKey().byDefault(`"caller"`),

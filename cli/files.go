@@ -1,0 +1,37 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/sandboxrun/sandboxrun/rootfs"
+)
+
+// maxInput is the most that is read of a policy, a key or a signature, in bytes.
+const maxInput = 4 << 20
+
+// readFile reads a file that the command line or a policy names. A program may have been able to write in its directory: what is
+// not a regular file is not opened, but for a pipe of the caller's own, as a shell makes it for <(...).
+func readFile(name string) ([]byte, error) {
+	f, err := rootfs.OpenRegular(name)
+	if errors.Is(err, rootfs.ErrNotRegular) && ownDescriptor(name) {
+		f, err = os.Open(name)
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	data, err := io.ReadAll(io.LimitReader(f, maxInput+1))
+	if err == nil && len(data) > maxInput {
+		err = fmt.Errorf("read %q: larger than %d bytes", name, maxInput)
+	}
+	return data, err
+}
+
+// ownDescriptor says whether a name is one of the caller's open files.
+func ownDescriptor(name string) bool {
+	return name == "/dev/stdin" || strings.HasPrefix(name, "/dev/fd/") || strings.HasPrefix(name, "/proc/self/fd/")
+}

@@ -1,0 +1,185 @@
+package container
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/sandboxrun/sandboxrun/forkexec"
+	"github.com/sandboxrun/sandboxrun/spec"
+)
+
+// enforcement is a way to hold a limit. A limit for which the table has no row is an error: nothing would hold it.
+type enforcement struct {
+	name string
+	by   []string
+	// holds reads back, in the limit's unit, what a program that is started by this command is held to.
+	holds func(*enforced) (float64, error)
+}
+
+// enforced is what holds the limits of one exec.
+type enforced struct {
+	sb   *Sandbox
+	cmd  *forkexec.Command
+	l    effective
+	made bool // the sandbox is just made: its control groups are read too, not only what the exec's own will be
+}
+
+func enforcements() []enforcement {
+	groups := []string{spec.ByCgroup2, spec.BySystemd, spec.ByCgroup1}
+	limits := func(read func(*forkexec.Limits) float64) func(*enforced) (float64, error) {
+		return func(e *enforced) (float64, error) { return read(&e.cmd.Limits), nil }
+	}
+	return []enforcement{
+		{"wall", []string{spec.ByTimer}, limits(func(l *forkexec.Limits) float64 { return l.Wall.Seconds() })},
+		{"idle", []string{spec.ByTimer}, limits(func(l *forkexec.Limits) float64 { return l.Idle.Seconds() })},
+		{"cpu", []string{spec.ByWatcher}, limits(func(l *forkexec.Limits) float64 { return l.CPU.Seconds() })},
+		{"cpus", groups, (*enforced).quota},
+		{"cpus", []string{spec.ByAffinity}, (*enforced).processors},
+		{"memory", groups, (*enforced).groupMemory},
+		{"memory", []string{spec.ByWatcher}, limits(func(l *forkexec.Limits) float64 { return onlyIf(l.WatchMemory, l.Memory) })},
+		{"pids", groups, (*enforced).groupPids},
+		{"pids", []string{spec.ByRlimit}, rlimited(unix.RLIMIT_NPROC)},
+		{"pids", []string{spec.ByWatcher}, limits(func(l *forkexec.Limits) float64 { return onlyIf(l.WatchPids, l.Pids) })},
+		{"file", []string{spec.ByRlimit}, rlimited(unix.RLIMIT_FSIZE)},
+		{"nofile", []string{spec.ByRlimit}, rlimited(unix.RLIMIT_NOFILE)},
+		{"disk", []string{spec.ByWatcher}, (*enforced).disk},
+		{"output", []string{spec.ByLauncher}, func(e *enforced) (float64, error) { return float64(e.l.Output), nil }},
+	}
+}
+
+// readBack says of each limit that it is held, having read what holds it. One that nothing holds, or that is held to more
+// than was asked for, is an error.
+func (e *enforced) readBack(list []spec.Limit) error {
+	for i := range list {
+		l := &list[i]
+		l.Verified = false
+		row := findEnforcement(l.Name, l.EnforcedBy)
+		if row == nil {
+			return fail("limit_unenforceable", "remove it from the policy", "limits.%s = %v: nothing holds such a limit by %q", l.Name, l.Value, l.EnforcedBy)
+		}
+		is, err := row.holds(e)
+		const rounding = 1e-3
+		switch {
+		case err != nil:
+			return fail("limit_unenforceable", `enforce = "best_effort" does without control groups`, "limits.%s = %v: read back: %w", l.Name, l.Value, err)
+		case is <= 0 || is > l.Value+rounding:
+			return fail("limit_unenforceable", "", "limits.%s = %v is not held: %s holds %v", l.Name, l.Value, l.EnforcedBy, is)
+		}
+		l.Verified = true
+	}
+	return nil
+}
+
+func findEnforcement(name, by string) *enforcement {
+	for _, e := range enforcements() {
+		if e.name != name {
+			continue
+		}
+		for _, b := range e.by {
+			if b == by {
+				return &e
+			}
+		}
+	}
+	return nil
+}
+
+func onlyIf(is bool, n int64) float64 {
+	if !is {
+		return 0
+	}
+	return float64(n)
+}
+
+// rlimited reads what the command has; forkexec.c reads it back from the kernel in each exec, which fails where it differs.
+func rlimited(resource int) func(*enforced) (float64, error) {
+	return func(e *enforced) (float64, error) {
+		for _, r := range e.cmd.Rlimits {
+			if r.Resource == resource {
+				return float64(r.Max), nil
+			}
+		}
+		return 0, nil
+	}
+}
+
+// processors are read back in each exec too.
+func (e *enforced) processors() (float64, error) {
+	if e.cmd.CPUs == nil {
+		return 0, nil
+	}
+	return float64(e.cmd.CPUs.Count()), nil
+}
+
+// disk is watched by each exec, from what the sandbox's state says.
+func (e *enforced) disk() (float64, error) {
+	if !e.made && e.cmd.Limits.Check == nil {
+		return 0, nil
+	}
+	return float64(e.sb.state.Launch.Limits.Disk), nil
+}
+
+// groupOf finds the group with a controller.
+func (e *enforced) groupOf(controller int) (forkexec.Group, error) {
+	for _, g := range e.cmd.Limits.Groups {
+		if g.Controllers&controller != 0 {
+			return g, nil
+		}
+	}
+	return forkexec.Group{}, errors.New("there is no control group")
+}
+
+// inGroup reads a file of the sandbox's own group, and holds it to no more than a limit; each exec's group gets what the
+// command says, which groups.c reads back.
+func (e *enforced) inGroup(controller int, v2, v1 string, want int64) (float64, error) {
+	g, err := e.groupOf(controller)
+	if err != nil || !e.made {
+		return float64(want), err
+	}
+	file := v1
+	if g.Unified {
+		file = v2
+	}
+	is, ok := controlNumber(filepath.Join(g.Dir, file), "")
+	if !ok {
+		return 0, fmt.Errorf("%s cannot be read, or says that there is no limit", file)
+	}
+	return float64(is), nil
+}
+
+func (e *enforced) groupMemory() (float64, error) {
+	return e.inGroup(forkexec.GroupMemory, "memory.max", "memory.limit_in_bytes", e.cmd.Limits.Memory)
+}
+
+// groupPids is what the exec's own group holds: the sandbox's allows for the processes of ours that each exec needs.
+func (e *enforced) groupPids() (float64, error) {
+	is, err := e.inGroup(forkexec.GroupPids, "pids.max", "pids.max", e.cmd.Limits.Pids)
+	if err == nil && is > float64(e.cmd.Limits.SandboxPids) && e.made {
+		return is, nil
+	}
+	return float64(e.cmd.Limits.Pids), err
+}
+
+func (e *enforced) quota() (float64, error) {
+	g, err := e.groupOf(forkexec.GroupCPU)
+	if err != nil || !e.made {
+		return e.l.CPUs, err
+	}
+	var quota, period float64
+	if g.Unified {
+		text, err := readControl(filepath.Join(g.Dir, "cpu.max"))
+		if _, err2 := fmt.Sscan(text, &quota, &period); err != nil || err2 != nil {
+			return 0, errors.Join(err, err2)
+		}
+		return quota / period, nil
+	}
+	n, ok := controlNumber(filepath.Join(g.Dir, "cpu.cfs_quota_us"), "")
+	in, ok2 := controlNumber(filepath.Join(g.Dir, "cpu.cfs_period_us"), "")
+	if !ok || !ok2 || in <= 0 {
+		return 0, errors.New("cpu.cfs_quota_us cannot be read")
+	}
+	return float64(n) / float64(in), nil
+}

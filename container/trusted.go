@@ -1,0 +1,317 @@
+package container
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/sandboxrun/sandboxrun/rootfs"
+	"github.com/sandboxrun/sandboxrun/spec"
+)
+
+// ground answers spec's questions of what the launcher trusts and where that is.
+type ground struct {
+	mounts []mountLine
+	uid    int
+	known  []spec.Trusted // that the command names
+	inUse  func() []spec.Trusted
+}
+
+// Trust is what a command believes, beside what every command does.
+type Trust struct {
+	State      string   // the state directory
+	RuntimeDir string   // $XDG_RUNTIME_DIR
+	Policy     []string // the policy's file and those that it extends; absolute
+	Key        string   // the signing key's file
+	Record     string   // directories that are written to
+	Output     string
+}
+
+// newGround begins to look for sandboxes that run while other work is done.
+func newGround() (*ground, error) {
+	mounts, err := ownMounts()
+	if err != nil {
+		return nil, fmt.Errorf("list host mounts: %w", err)
+	}
+	g := &ground{mounts: mounts, uid: os.Geteuid()}
+	g.inUse = sync.OnceValue(g.statesInUse)
+	go g.inUse()
+	self, err := os.Readlink("/proc/self/exe")
+	if err == nil {
+		err = g.file("the sandboxrun binary", self, true)
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) { // a binary that was removed cannot be changed by its name
+		return nil, err
+	}
+	return g, nil
+}
+
+// AddTrust tells a host what a command believes.
+func AddTrust(h *spec.Host, t Trust) error {
+	g, ok := h.Ground.(*ground)
+	if !ok {
+		return nil
+	}
+	for _, p := range t.Policy {
+		if err := g.file("the policy", p, true); err != nil {
+			return err
+		}
+	}
+	if t.Key != "" {
+		key, err := filepath.Abs(t.Key)
+		if err != nil {
+			return err
+		}
+		t.Key = key
+		if err := g.file("the signing key", t.Key, false); err != nil {
+			return err
+		}
+	}
+	dirs := map[string]string{
+		StorePath("", "", g.uid): ownState, StorePath("", t.RuntimeDir, g.uid): ownState, t.State: ownState,
+		t.Record: "record directory", t.Output: "output directory",
+	}
+	if g.uid != 0 {
+		dirs["/tmp/sandboxrun-"+strconv.Itoa(g.uid)] = ownState
+		dirs["/run/user/"+strconv.Itoa(g.uid)+"/sandboxrun"] = ownState
+	}
+	for dir, what := range dirs {
+		if dir == "" {
+			continue
+		}
+		if err := g.directory(what, dir); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+const ownState = "the state directory"
+
+// keptFrom refuses a view that shows the store itself, whoever made the plan.
+func (s *Store) keptFrom(v *rootfs.View) error {
+	mounts, err := ownMounts()
+	if err != nil {
+		return fmt.Errorf("list host mounts: %w", err)
+	}
+	g := &ground{mounts: mounts, uid: os.Geteuid(), inUse: func() []spec.Trusted { return nil }}
+	dir, err := s.root.Open(".")
+	if err != nil {
+		return fmt.Errorf("open state directory: %w", cause(err))
+	}
+	defer dir.Close()
+	t := spec.Trusted{What: ownState, Path: s.path}
+	if t.Place, err = placeOf(dir, mounts); err != nil {
+		return fmt.Errorf("find out where the state directory is: %w", err)
+	}
+	g.known = append(g.known, t)
+	return spec.CheckTrusted(v, g)
+}
+
+// KeyIsKept refuses a key that the programs of a sandbox can see: they could sign a record of their own making. A sandbox that has
+// ended or is not there is no error here.
+func (s *Store) KeyIsKept(id, path string) error {
+	sb, err := s.Open(id)
+	if err != nil {
+		return nil //nolint:nilerr // whoever uses the sandbox says so
+	}
+	defer sb.Close()
+	sees, err := sb.shows()
+	if err != nil {
+		return err
+	}
+	f, err := os.OpenFile(path, unix.O_PATH, 0)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	place, err := placeOf(f, sees.own)
+	if err != nil {
+		return err
+	}
+	for _, m := range sees.there {
+		if place.Within(m.Place) {
+			return fail("key_granted", "sign with a key that the policy does not show",
+				"signing key %q is in what the programs of sandbox %q see as %q", path, id, m.target)
+		}
+	}
+	return nil
+}
+
+// file adds a file that the launcher reads, with the links on the way. What is no regular file, as a pipe, cannot be changed
+// by its name.
+func (g *ground) file(what, path string, readable bool) error {
+	t := spec.Trusted{What: what, Path: path, Readable: readable}
+	f, err := g.walk(path, &t, true)
+	if err != nil {
+		return fmt.Errorf("find out where %s %q is: %w", what, path, err)
+	}
+	defer f.Close()
+	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
+		return err
+	}
+	g.known = append(g.known, t)
+	return nil
+}
+
+// directory adds a directory, which need not exist yet: a program could make it first.
+func (g *ground) directory(what, path string) error {
+	path, err := filepath.Abs(path)
+	if err != nil {
+		return err
+	}
+	t := spec.Trusted{What: what, Path: path, Output: what != ownState}
+	var missing []string
+	for at := path; ; at = filepath.Dir(at) {
+		f, err := g.walk(at, &t, false)
+		if err == nil {
+			f.Close()
+			t.Place.Path = filepath.Join(append([]string{t.Place.Path}, missing...)...)
+			g.known = append(g.known, t)
+			return nil
+		}
+		if at == "/" || errors.Is(err, unix.EACCES) {
+			return nil // neither can a program reach it, which has no other user's rights
+		}
+		missing = append([]string{filepath.Base(at)}, missing...)
+		t.Links = nil
+	}
+}
+
+// walk goes to a path as the kernel does, and notes where it is and in which directories the links on the way are.
+func (g *ground) walk(path string, t *spec.Trusted, file bool) (*os.File, error) {
+	w := hostWalk{rest: strings.Split(path, "/"), file: file, follow: func(dir *os.File) error {
+		place, err := placeOf(dir, g.mounts)
+		t.Links = append(t.Links, place)
+		return err
+	}}
+	missing, err := w.walk()
+	if err == nil && missing != "" {
+		err = unix.ENOENT
+	}
+	if err == nil {
+		t.Place, err = placeOf(w.at, g.mounts)
+	}
+	if err != nil {
+		if w.at != nil {
+			w.at.Close()
+		}
+		return nil, err
+	}
+	return w.at, nil
+}
+
+// Shown lists what a bind mount of a host path shows.
+func (g *ground) Shown(path string) ([]spec.Shown, error) {
+	how := unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: unix.RESOLVE_NO_SYMLINKS}
+	fd, err := unix.Openat2(unix.AT_FDCWD, path, &how)
+	if err != nil {
+		return nil, err
+	}
+	defer unix.Close(fd)
+	var st unix.Statx_t
+	if err := unix.Statx(fd, "", unix.AT_EMPTY_PATH, unix.STATX_MNT_ID, &st); err != nil {
+		return nil, err
+	}
+	var list []spec.Shown
+	for _, m := range g.mounts {
+		rel, err := filepath.Rel(m.target, path)
+		if uint64(m.id) == st.Mnt_id && err == nil && filepath.IsLocal(rel) {
+			list = append(list, spec.Shown{Path: path, Place: spec.Place{Dev: m.Dev, Path: filepath.Join(m.Path, rel)}})
+			break
+		}
+	}
+	if list == nil {
+		return nil, fmt.Errorf("%q is on no mount that can be seen", path)
+	}
+	if st.Mode&unix.S_IFMT != unix.S_IFDIR {
+		return list, nil
+	}
+	below := strings.TrimSuffix(path, "/") + "/"
+	for _, m := range g.mounts {
+		if strings.HasPrefix(m.target, below) {
+			list = append(list, spec.Shown{Path: m.target, Place: m.Place})
+		}
+	}
+	return list, nil
+}
+
+// Trusted lists what the launcher believes.
+func (g *ground) Trusted(near []spec.Place) ([]spec.Trusted, error) {
+	list := append(g.known[:len(g.known):len(g.known)], g.inUse()...)
+	if tmp, ok := g.stateAt("/tmp"); ok {
+		for _, name := range statesBelow(tmp.Place, near) {
+			list = g.appendState(list, filepath.Join("/tmp", name))
+		}
+	}
+	list = g.appendState(list, "/run/sandboxrun")
+	users, _ := os.ReadDir("/run/user") // without it there are none
+	for _, u := range users {
+		list = g.appendState(list, filepath.Join("/run/user", u.Name(), "sandboxrun"))
+	}
+	return list, nil
+}
+
+// statesBelow lists the state directories in /tmp that matter: all, where /tmp itself is near, else those that something near
+// lies in.
+func statesBelow(tmp spec.Place, near []spec.Place) []string {
+	const prefix = "sandboxrun-"
+	var names []string
+	for _, n := range near {
+		if tmp.Within(n) {
+			dir, err := os.Open("/tmp")
+			if err != nil {
+				continue
+			}
+			all, _ := dir.Readdirnames(-1)
+			dir.Close()
+			names = names[:0]
+			for _, name := range all {
+				if strings.HasPrefix(name, prefix) {
+					names = append(names, name)
+				}
+			}
+			return names
+		}
+		if n.Within(tmp) {
+			first, _, _ := strings.Cut(strings.TrimPrefix(strings.TrimPrefix(n.Path, tmp.Path), "/"), "/")
+			if strings.HasPrefix(first, prefix) {
+				names = append(names, first)
+			}
+		}
+	}
+	return names
+}
+
+// appendState adds a user's state directory if it is there. OpenStore takes none that is another user's than its name says.
+func (g *ground) appendState(list []spec.Trusted, path string) []spec.Trusted {
+	t, ok := g.stateAt(path)
+	if !ok {
+		return list
+	}
+	return append(list, t)
+}
+
+// stateAt finds a directory that is no link.
+func (g *ground) stateAt(path string) (spec.Trusted, bool) {
+	fd, err := unix.Open(path, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return spec.Trusted{}, false
+	}
+	f := os.NewFile(uintptr(fd), path)
+	defer f.Close()
+	var st unix.Stat_t
+	_, uid, named := strings.Cut(filepath.Base(path), "sandboxrun-")
+	if unix.Fstat(fd, &st) != nil || named && uid != strconv.Itoa(int(st.Uid)) {
+		return spec.Trusted{}, false
+	}
+	place, err := placeOf(f, g.mounts)
+	return spec.Trusted{What: "the state directory of uid " + strconv.Itoa(int(st.Uid)), Path: path, Place: place}, err == nil
+}

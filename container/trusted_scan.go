@@ -1,0 +1,99 @@
+package container
+
+import (
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/sandboxrun/sandboxrun/forkexec"
+	"github.com/sandboxrun/sandboxrun/spec"
+)
+
+// statesInUse finds the state directories of the sandboxes that run, wherever --root has put them, with their policies and
+// records: each process 1 holds the lock
+// file that is in one. Another user's cannot be looked at without privilege, but neither could a program change them.
+func (g *ground) statesInUse() []spec.Trusted {
+	found := &ground{mounts: g.mounts}
+	seen := map[spec.Place]bool{}
+	eachInit(func(proc string) {
+		fd, err := unix.Open(proc+"/fd/"+strconv.Itoa(initLock), unix.O_PATH|unix.O_CLOEXEC, 0)
+		if err != nil {
+			return
+		}
+		f := os.NewFile(uintptr(fd), "lock")
+		defer f.Close()
+		place, err := placeOf(f, g.mounts)
+		if err != nil || filepath.Base(place.Path) != "lock" {
+			return
+		}
+		found.ofOther(proc)
+		place.Path = filepath.Dir(filepath.Dir(place.Path))
+		if name, err := os.Readlink("/proc/self/fd/" + strconv.Itoa(fd)); err == nil && !seen[place] {
+			seen[place] = true
+			found.known = append(found.known, spec.Trusted{What: "a state directory in use", Path: filepath.Dir(filepath.Dir(name)), Place: place})
+		}
+	})
+	return found.known
+}
+
+// ofOther adds the policy and the record of a sandbox that runs. What cannot be found any more nobody can change.
+func (g *ground) ofOther(proc string) {
+	dir, err := os.OpenFile(proc, unix.O_PATH|unix.O_DIRECTORY, 0)
+	if err != nil {
+		return
+	}
+	defer dir.Close()
+	sealed, err := forkexec.ReadSealed(dir)
+	if err != nil {
+		return // it is being created
+	}
+	for _, p := range sealed.Policy {
+		_ = g.file("the policy of a sandbox that runs", p, true)
+	}
+	if sealed.Record != "" {
+		_ = g.directory("record directory", sealed.Record)
+	}
+}
+
+// initLock is the descriptor that process 1 has of the sandbox's lock file; see stub.c.
+const initLock = 4
+
+// eachInit calls found with the directory in /proc of everything that looks like process 1 of a sandbox, and that no program in
+// a sandbox can be: its user namespace was made in ours, and a program's was made in that.
+func eachInit(found func(proc string)) {
+	dir, err := os.Open("/proc")
+	if err != nil {
+		return
+	}
+	defer dir.Close()
+	names, _ := dir.Readdirnames(-1)
+	for _, name := range names {
+		if name[0] < '1' || name[0] > '9' {
+			continue
+		}
+		proc := "/proc/" + name
+		exe, err := os.Readlink(proc + "/exe")
+		if err == nil && strings.HasPrefix(exe, "/memfd:sandboxrun") && ownChild(proc) {
+			found(proc)
+		}
+	}
+}
+
+// ownChild says whether a process' user namespace was made in ours.
+func ownChild(proc string) bool {
+	ns, err := os.Open(proc + "/ns/user")
+	if err != nil {
+		return false
+	}
+	defer ns.Close()
+	fd, err := unix.IoctlRetInt(int(ns.Fd()), unix.NS_GET_PARENT)
+	if err != nil {
+		return false
+	}
+	defer unix.Close(fd)
+	var parent, own unix.Stat_t
+	return unix.Fstat(fd, &parent) == nil && unix.Stat("/proc/self/ns/user", &own) == nil && parent.Dev == own.Dev && parent.Ino == own.Ino
+}

@@ -1,0 +1,100 @@
+package spec
+
+import (
+	"io/fs"
+	"path"
+
+	"github.com/sandboxrun/sandboxrun/hooks"
+	"github.com/sandboxrun/sandboxrun/rootfs"
+)
+
+// onHost is who the program is to the host, whose the files are on disk that are its own, and why it may be root there.
+func (id identity) onHost(h *Host) (is, owner [2]uint32, mayOwn string) {
+	caller := [2]uint32{uint32(h.UID), uint32(h.GID)}
+	switch {
+	case id.own:
+		return [2]uint32{uint32(id.uid), uint32(id.gid)}, caller, ""
+	case id.uid != 0: // as the policy names it
+		is = [2]uint32{uint32(id.uid), uint32(id.gid)}
+		return is, is, ""
+	case h.UID != 0:
+		return caller, caller, ""
+	case h.Program != 0, h.NotApart != "":
+		return caller, caller, "the policy does with a program that is root to the host"
+	}
+	return caller, caller, "the launcher is root of a user namespace, which may be the host's root too"
+}
+
+// mostForeign is of how many files of mounts that are no grants each is looked at.
+const mostForeign = 40
+
+// foreign lists what is to be found unchangeable: of each mount that is no grant what it is mounted on, and of each directory
+// something in it.
+func foreign(p *Policy, tree rootfs.Tree, plan *Plan) []hooks.Path {
+	list := []hooks.Path{
+		{Inside: "/", Dir: true}, {Inside: "/dev", Dir: true, Named: true},
+		{Inside: "/proc/version", Host: "/proc/version"}, // /proc itself belongs to whoever mounts it
+	}
+	for _, d := range []string{"null", "zero", "full", "random", "urandom", "tty"} {
+		list = append(list, hooks.Path{Inside: "/dev/" + d, Host: "/dev/" + d, Named: true})
+	}
+	for _, f := range plan.Exec.Hide {
+		if !HiddenProcDir(f) {
+			list = append(list, hooks.Path{Inside: f}) // a device covers it
+		}
+	}
+	for _, m := range plan.View.Mounts {
+		if writableTmpfs(m) || granted(p, m) || m.Pin && m.Link {
+			continue
+		}
+		it := hooks.Path{Inside: m.Target, Host: m.Source, Dir: m.Dir, Named: !inGrant(p, plan.View, path.Dir(m.Target))}
+		list = append(list, it)
+		if m.Kind == rootfs.MountBind && m.Dir {
+			list = append(list, within(tree, m)...)
+		}
+	}
+	list = list[:min(len(list), mostForeign)]
+	for i := range list {
+		list[i].Kind = hooks.Foreign
+	}
+	return list
+}
+
+// inGrant says whether a grant, or a file system that is the program's own, shows what is at a path.
+func inGrant(p *Policy, v *rootfs.View, inside string) bool {
+	m := covering(v, inside)
+	return m != nil && (granted(p, *m) || writableTmpfs(*m))
+}
+
+// writableTmpfs says whether a program may write a file system in memory. Some are there only to be gone through.
+func writableTmpfs(m rootfs.Mount) bool {
+	const others = 0o002
+	return m.Kind == rootfs.MountTmpfs && (m.Owned || m.Mode&others != 0)
+}
+
+// within finds something in a directory, and a directory beside it to which it cannot be renamed, as that is not empty. Neither
+// may be a program: whoever changes the owner of one takes its capabilities from it.
+func within(tree rootfs.Tree, m rootfs.Mount) []hooks.Path {
+	const most = 20 // names that are looked at
+	names, err := tree.ReadDir(m.Source)
+	if err != nil {
+		return nil
+	}
+	var found []hooks.Path
+	for _, name := range names[:min(len(names), most)] {
+		info, err := tree.Lstat(path.Join(m.Source, name))
+		plain := err == nil && info.Mode.IsRegular() && info.Mode&(0o111|fs.ModeSetuid|fs.ModeSetgid) == 0
+		if !plain && (err != nil || !info.Mode.IsDir()) {
+			continue
+		}
+		if len(found) > 0 {
+			if in, err := tree.ReadDir(path.Join(m.Source, name)); err != nil || len(in) == 0 {
+				continue
+			}
+			found[0].Beside = path.Join(m.Target, name)
+			break
+		}
+		found = []hooks.Path{{Inside: path.Join(m.Target, name), Host: path.Join(m.Source, name), Named: true}}
+	}
+	return found
+}

@@ -1,0 +1,52 @@
+package spec
+
+import (
+	"fmt"
+	"strings"
+)
+
+// Handled says why a crash of a program would have the host's core handler run, as root and outside, with all that the
+// program has in memory; "" where it does not. With a RLIMIT_CORE of exactly 1 the kernel starts no handler that is a
+// program, and with 0 it does (fs/coredump.c, since Linux 2.6.32). It connects to one that is a socket, from Linux
+// 6.16 on, whatever the limit.
+func (c *Core) Handled() string {
+	switch {
+	case strings.HasPrefix(c.Pattern, "@"):
+		return fmt.Sprintf("kernel.core_pattern is %q: the kernel hands every crash to that socket's service", c.Pattern)
+	case strings.HasPrefix(c.Pattern, "|") && c.Fixed:
+		return fmt.Sprintf("kernel.core_pattern is %q, and the caller's hard limit of core files is 0: only a limit of 1 keeps the "+
+			"kernel from starting that program", c.Pattern)
+	}
+	return ""
+}
+
+// CoreHint is what can be done where the hard limit is 0.
+const CoreHint = "ulimit -Hc 1 in place of ulimit -c 0, or " + corePatternHint
+
+const corePatternHint = "as root: sysctl kernel.core_pattern=core"
+
+// Hint is what can be done about it.
+func (c *Core) Hint() string {
+	if strings.HasPrefix(c.Pattern, "@") {
+		return corePatternHint
+	}
+	return CoreHint
+}
+
+// cores keeps the host's core handler from programs that crash, or notes that it cannot be.
+func cores(p *Policy, h *Host, plan *Plan) error {
+	reason := h.Core.Handled()
+	if reason == "" {
+		return nil
+	}
+	if p.Enforce != EnforceBestEffort {
+		return &Error{
+			Code: "limit_unenforceable", Message: "a program that crashes would have the host's core handler run: " + reason,
+			Hint: h.Core.Hint() + `; or accept it with enforce = "best_effort"`,
+		}
+	}
+	plan.Exec.CoreHandled = true
+	plan.Weaker = append(plan.Weaker, Weakness{What: "core_handler", Reason: reason})
+	plan.Warnings = append(plan.Warnings, "a program that crashes has the host's core handler run: "+reason)
+	return nil
+}

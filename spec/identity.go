@@ -1,0 +1,177 @@
+package spec
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+
+	"github.com/opencontainers/runtime-spec/specs-go"
+
+	"github.com/sandboxrun/sandboxrun/rootfs"
+)
+
+// As whom the machine's root has its programs see themselves, unless the policy says otherwise.
+const (
+	plainID   = 1000
+	plainName = "sandbox"
+)
+
+// identity is as whom the program runs: to the kernel, and as it sees itself.
+type identity struct {
+	uid, gid           int // in the sandbox's user namespace
+	shownUID, shownGID int
+	name, group        string
+	maps               [2][]specs.LinuxIDMapping // uid, gid: of the sandbox's user namespace
+	own                bool                      // uid and gid are Host.Program
+	grants             [2][]specs.LinuxIDMapping // of idmapped grants, where own is set
+}
+
+// identify maps the caller to root of the sandbox's user namespace, which only our own set-up ever is. The program is
+// in a namespace nested in that one, where it is shown under the number that it should see.
+//
+// To the host a program of the machine's root is not root, although it has no capability: root owns nearly every file, and the
+// owner of a file may change its mode through any mount that can be written, a device's too. It gets an id that owns nothing.
+// The grants are mounted so that the caller's files are that id's (idmap). A policy that names a number has that mapped, and
+// its grants are as they are on disk.
+func identify(u User, h *Host) (identity, error) {
+	id := identity{shownUID: h.UID, shownGID: h.GID, name: h.User, group: h.Group, own: h.Program != 0}
+	id.maps = [2][]specs.LinuxIDMapping{
+		{{ContainerID: 0, HostID: uint32(h.UID), Size: 1}}, {{ContainerID: 0, HostID: uint32(h.GID), Size: 1}},
+	}
+	if id.own {
+		id.shownUID, id.shownGID, id.name, id.group = plainID, plainID, plainName, plainName
+	}
+	switch {
+	case u.Kind == "root", u.Kind == "number" && u.ID == 0 && h.UID == 0:
+		id.shownUID, id.shownGID, id.name, id.group = 0, 0, "root", "root"
+	case u.Kind == "number" && u.ID != h.UID:
+		if !h.Root {
+			return id, &Error{
+				Code:    "policy_invalid",
+				Message: fmt.Sprintf("%s = %d: only root may run a program as somebody else", u.From, u.ID),
+				Hint:    `use user = "caller", or start sandboxrun as root`,
+			}
+		}
+		id.own = false
+		id.shownUID, id.shownGID, id.name = u.ID, u.ID, "user"+strconv.Itoa(u.ID)
+		id.group = id.name
+		id.become(u.ID)
+	}
+	if id.own {
+		id.become(h.Program)
+		for i, caller := range []int{h.UID, h.GID} {
+			id.grants[i] = Exchange(uint32(caller), uint32(h.Program))
+		}
+	}
+	return id, nil
+}
+
+// become gives the program a number of its own, the same inside the sandbox's user namespace and outside.
+func (id *identity) become(n int) {
+	id.uid, id.gid = n, n
+	for i := range id.maps {
+		id.maps[i] = append(id.maps[i], specs.LinuxIDMapping{ContainerID: uint32(n), HostID: uint32(n), Size: 1})
+	}
+}
+
+// asCaller is the same program with the caller's own id.
+func (id identity) asCaller() identity {
+	id.uid, id.gid, id.own = 0, 0, false
+	for i := range id.maps {
+		id.maps[i] = id.maps[i][:1]
+	}
+	return id
+}
+
+// Exchange maps all ids to themselves, but for two that change places; a is less than b. An id without a mapping would have the
+// kernel refuse to change files that are its own.
+func Exchange(a, b uint32) []specs.LinuxIDMapping {
+	var list []specs.LinuxIDMapping
+	add := func(from, to, n uint32) {
+		if n > 0 {
+			list = append(list, specs.LinuxIDMapping{ContainerID: from, HostID: to, Size: n})
+		}
+	}
+	add(0, 0, a)
+	add(a, b, 1)
+	add(a+1, a+1, b-a-1)
+	add(b, a, 1)
+	add(b+1, b+1, math.MaxUint32-b-1) // the last number is no id
+	return list
+}
+
+// granted says whether a mount shows what the policy grants, and not what every sandbox has.
+func granted(p *Policy, m rootfs.Mount) bool {
+	if m.Kind != rootfs.MountBind || m.Source == "" {
+		return false
+	}
+	return m.Writable || m.From != fromDefault && m.From != p.Files.Base.From
+}
+
+// idmap decides which mounts are idmapped. Where a file system cannot be, a read-only grant is shown to the program as to
+// everybody else: it can read less. Of a writable one that would be no grant, so the program has to be the caller, if the
+// policy does with that.
+func idmap(p *Policy, h *Host, id identity, plan *Plan) (identity, error) {
+	if h.NotApart != "" && id.uid == 0 {
+		return id, programIsRoot(p, h, plan)
+	}
+	if !id.own {
+		return id, nil
+	}
+	var weaker []Weakness
+	mounts := slices.Clone(plan.View.Mounts)
+	for i := range mounts {
+		m := &mounts[i]
+		if !granted(p, *m) {
+			continue
+		}
+		err := h.Idmap(m.Source)
+		if err == nil {
+			m.Idmapped = true
+			continue
+		}
+		what := fmt.Sprintf("%s %q", m.From, m.Source)
+		if !m.Writable {
+			weaker = append(weaker, Weakness{what, fmt.Sprintf(
+				"it cannot be idmapped: %v. The program reads there what everybody may read, and not what only root may", err)})
+			continue
+		}
+		if p.Enforce != EnforceBestEffort {
+			return id, &Error{
+				Code:    "grant_not_idmapped",
+				Message: fmt.Sprintf("%s: it cannot be idmapped: %v: only a program that is root to the host could write there", what, err),
+				Hint: "grant a directory of another file system; or name a user who may write there (user = N); " +
+					`or accept a program that is root to the host, without capabilities: enforce = "best_effort"`,
+			}
+		}
+		plan.weaken(Weakness{what, fmt.Sprintf(
+			"it cannot be idmapped: %v. To write there the program is root to the host, without capabilities", err)})
+		return id.asCaller(), nil
+	}
+	plan.View.Mounts = mounts
+	plan.weaken(weaker...)
+	return id, nil
+}
+
+// programIsRoot has the program be root to the host, where it has to and the policy does with that.
+func programIsRoot(p *Policy, h *Host, plan *Plan) error {
+	if p.Enforce == EnforceBestEffort {
+		plan.weaken(Weakness{"user", "the program is root to the host, without capabilities: " + h.NotApart})
+		return nil
+	}
+	return &Error{
+		Code:    "program_is_root",
+		Message: "the program would be root to the host: " + h.NotApart,
+		Hint: "give the launcher these capabilities, start it as another user, " +
+			`or accept a program that is root to the host, without capabilities: enforce = "best_effort"`,
+	}
+}
+
+// weaken notes protections that cannot be had, and warns.
+func (p *Plan) weaken(list ...Weakness) {
+	for _, w := range list {
+		p.Weaker = append(p.Weaker, w)
+		p.Warnings = append(p.Warnings, w.What+": "+w.Reason)
+	}
+}

@@ -1,0 +1,64 @@
+package spec
+
+import (
+	"path"
+	"path/filepath"
+	"slices"
+
+	"github.com/sandboxrun/sandboxrun/rootfs"
+)
+
+// makeWay lets a program with an id of its own reach its grants. The base may show a directory above one that only root may search:
+// to the program it is as if it were empty, so an empty one that it can search is as good, with what is granted in it.
+func makeWay(p *Policy, h *Host, id identity, plan *Plan) {
+	if !id.own {
+		return
+	}
+	const size, inodes, mode = 1 << 20, 4096, 0o755
+	for _, m := range plan.View.Mounts {
+		if !granted(p, m) {
+			continue
+		}
+		closed := topClosed(h.Tree, plan.View, m.Target)
+		if closed == "" {
+			continue
+		}
+		at := slices.IndexFunc(plan.View.Mounts, func(n rootfs.Mount) bool { return below(n.Target, closed) })
+		plan.View.Mounts = slices.Insert(slices.Clone(plan.View.Mounts), at, rootfs.Mount{
+			Kind: rootfs.MountTmpfs, Target: closed, Dir: true, Size: size, Inodes: inodes, Mode: mode, From: p.Files.Base.From,
+		})
+	}
+}
+
+func below(inside, dir string) bool {
+	rel, err := filepath.Rel(dir, inside)
+	return err == nil && filepath.IsLocal(rel)
+}
+
+// topClosed is the topmost directory above a path that strangers may not search, where a bind shows it as it is on disk.
+func topClosed(tree rootfs.Tree, v *rootfs.View, inside string) string {
+	const search = 0o001
+	top := ""
+	for dir := path.Dir(inside); dir != "/"; dir = path.Dir(dir) {
+		m := covering(v, dir)
+		if m == nil || m.Kind != rootfs.MountBind || m.Source == "" || m.Idmapped {
+			continue
+		}
+		info, err := tree.Lstat(path.Join(m.Source, dir[len(m.Target):]))
+		if err == nil && info.Mode.IsDir() && info.Mode&search == 0 {
+			top = dir
+		}
+	}
+	return top
+}
+
+// covering is the mount that shows what is at a path; nil where that is the sandbox's own root.
+func covering(v *rootfs.View, inside string) *rootfs.Mount {
+	var found *rootfs.Mount
+	for i, m := range v.Mounts {
+		if below(inside, m.Target) && (found == nil || len(m.Target) > len(found.Target)) {
+			found = &v.Mounts[i]
+		}
+	}
+	return found
+}

@@ -1,0 +1,37 @@
+package spec
+
+import (
+	"github.com/opencontainers/runtime-spec/specs-go"
+	"golang.org/x/sys/unix"
+)
+
+// rlimitRules decide on the calls that change a limit.
+//
+// RLIMIT_CORE stays what forkexec has made it, 1: that is the one value with which the kernel does not run the core handler of
+// kernel.core_pattern, which is root outside, with 0 it does. A program that sets it is told that it has: gpg and
+// ssh-agent, which want no core of theirs, end when they are not (forkexec.c has the rest).
+//
+// Nobody changes a limit of process 1, which is not the program's own: without descriptors or processor time the exec's
+// supervisor is lost.
+func rlimitRules() []specs.LinuxSyscall {
+	const pid, resource, newLimit, oldLimit = 0, 1, 2, 3
+	// 16 resources; a kernel with more would have them above these bits, and none has had in twenty years.
+	core, others := sortBits(resource, 4, unix.RLIMIT_CORE)
+	rules := sortLow32([]string{"setrlimit"}, 0, []uint32{unix.RLIMIT_CORE}, errno(0), allowIt())
+	names := []string{"prlimit64"}
+	rules = append(rules,
+		allowIt().rule(names, is(newLimit, 0)),
+		errno(0).rule(names, core[0], more(newLimit, 0), is(oldLimit, 0)),
+		errno(unix.EPERM).rule(names, core[0], more(newLimit, 0), more(oldLimit, 0))) // nobody would fill in the old one
+	const maxPID = 22 // bits: PID_MAX_LIMIT
+	one, rest, above := sortSmall(pid, maxPID, 1)
+	for _, r := range others {
+		rules = append(rules,
+			errno(unix.EPERM).rule(names, r, more(newLimit, 0), one[0]),
+			errno(unix.ESRCH).rule(names, r, more(newLimit, 0), above))
+		for _, p := range rest {
+			rules = append(rules, allowIt().rule(names, r, more(newLimit, 0), p))
+		}
+	}
+	return rules
+}

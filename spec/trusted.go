@@ -1,0 +1,207 @@
+package spec
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/sandboxrun/sandboxrun/rootfs"
+)
+
+// No grant may give a program what the launcher believes: the state of sandboxes, the policy, the launcher itself, keys and
+// records. A program that changes one of these files decides what the next command does. Names prove nothing here, because a
+// bind mount or a symlink gives a file another one; so files are compared by file system and path within it.
+
+// Place is where a file is in terms that are the same in every mount namespace. However a directory can be reached, by its own
+// path, by a bind mount or by a mount below one, it has one place.
+type Place struct {
+	Dev  string // major:minor of the file system
+	Path string // within it
+}
+
+// Within reports whether a place is q or lies below it.
+func (p Place) Within(q Place) bool {
+	return p.Dev == q.Dev && (p.Path == q.Path || q.Path == "/" || strings.HasPrefix(p.Path, q.Path+"/"))
+}
+
+// Trusted is a file or directory that the launcher believes.
+type Trusted struct {
+	What  string // such as "the policy"
+	Path  string // for messages
+	Place Place
+	// Links are the directories that hold the symlinks on the way to Path.
+	Links []Place
+	// Readable is whether programs may read it. Then it is shown read-only; anything else no grant may show at all.
+	Readable bool
+	// Output is whether the launcher only writes new files in it: a grant of a directory below harms nobody.
+	Output bool
+}
+
+// Shown is a host path and what is there: a granted path itself, or a mount below it.
+type Shown struct {
+	Path  string
+	Place Place
+}
+
+// Ground answers what the check of grants has to know of the machine.
+type Ground interface {
+	// Shown lists what a bind mount of a host path shows: the path itself, then each mount below it.
+	Shown(path string) ([]Shown, error)
+	// Trusted lists all that the launcher believes and that may hold, or lie in, one of these places.
+	Trusted(near []Place) ([]Trusted, error)
+}
+
+const (
+	codeTrusted       = "grant_holds_trusted"
+	codeOutputGranted = "output_dir_granted" // as container says where it finds out later
+)
+
+// guarded lists the trusted files that lie in a writable grant: the compiler shows them read-only. Those that may not be shown
+// at all are left to checkTrusted.
+func guarded(p *rootfs.Policy, h *Host) ([]rootfs.Grant, error) {
+	if h.Ground == nil {
+		return nil, nil
+	}
+	var sources []string
+	for _, g := range p.Write {
+		sources = append(sources, g.Path)
+	}
+	for _, b := range p.Binds {
+		if b.Writable {
+			sources = append(sources, b.Source)
+		}
+	}
+	if w := p.Workspace; w != nil && w.Source != sourceTmpfs {
+		sources = append(sources, w.Source)
+	}
+	var list []rootfs.Grant
+	for _, s := range sources {
+		shown, err := h.Ground.Shown(rootfs.RealPath(h.Tree, s))
+		if errors.Is(err, fs.ErrNotExist) {
+			continue // the compiler says so
+		}
+		if err != nil {
+			return nil, groundError(s, err)
+		}
+		trusted, err := h.Ground.Trusted(places(shown))
+		if err != nil {
+			return nil, groundError(s, err)
+		}
+		for _, t := range trusted {
+			for _, place := range shown {
+				if t.Readable && t.Place.Within(place.Place) {
+					list = append(list, rootfs.Grant{Path: place.path(t.Place), From: t.What})
+				}
+			}
+		}
+	}
+	return list, nil
+}
+
+func groundError(what string, err error) error {
+	return &Error{Code: codeTrusted, Message: fmt.Sprintf("find out where %q is: %v", what, err)}
+}
+
+func places(list []Shown) []Place {
+	out := make([]Place, len(list))
+	for i, s := range list {
+		out[i] = s.Place
+	}
+	return out
+}
+
+// path is the host path of a place that lies in what is shown.
+func (s Shown) path(p Place) string {
+	return path.Join(s.Path, strings.TrimPrefix(p.Path, s.Place.Path))
+}
+
+// CheckTrusted refuses a view that lets a program write, or read where that is not harmless, what the launcher believes. It
+// looks at the mounts of the view, whatever the compiler meant by them.
+func CheckTrusted(v *rootfs.View, g Ground) error {
+	if g == nil {
+		return nil
+	}
+	shown := make([][]Shown, len(v.Mounts))
+	var near []Place
+	for i, m := range v.Mounts {
+		if m.Kind != rootfs.MountBind || m.Source == "" || m.Link { // a link shows what it leads to, which is looked at itself
+			continue
+		}
+		list, err := g.Shown(m.Source)
+		if err != nil {
+			return &Error{
+				Code: "grant_missing", Message: fmt.Sprintf("%s: look at %q: %v", m.From, m.Source, err),
+				Hint: "did it change while the sandbox was made?",
+			}
+		}
+		shown[i] = list
+		near = append(near, places(list)...)
+	}
+	trusted, err := g.Trusted(near)
+	if err != nil {
+		return groundError("what the launcher trusts", err)
+	}
+	for i, list := range shown {
+		for _, s := range list {
+			for _, t := range trusted {
+				if err := judge(v, &v.Mounts[i], s, &t); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// judge compares one thing that a mount shows with one that is trusted.
+func judge(v *rootfs.View, m *rootfs.Mount, s Shown, t *Trusted) error {
+	if m.Writable && slices.ContainsFunc(t.Links, func(l Place) bool { return l.Within(s.Place) }) {
+		return trustedError(m, t, "holds a symlink on the way to", "name "+t.What+" by a path without symlinks")
+	}
+	if s.Place.Within(t.Place) && s.Place != t.Place && !t.Readable && !t.Output {
+		return trustedError(m, t, "lies in", trustedHint)
+	}
+	if !t.Place.Within(s.Place) {
+		return nil
+	}
+	rel := strings.TrimPrefix(s.path(t.Place), m.Source)
+	cover := coverOf(v, path.Join(m.Target, rel))
+	switch {
+	case t.Readable && m.Writable && (cover == nil || cover.Kind == rootfs.MountBind && cover.Writable):
+		return trustedError(m, t, "lets the program write", "grant it with files.read, or keep it elsewhere")
+	case t.Output && (m.Writable || cover == m):
+		return &Error{
+			Code: codeOutputGranted, Message: fmt.Sprintf("%s %q is in what the program sees as %q", t.What, t.Path, m.Target),
+			Hint: "choose a directory that the program cannot see: outside of all that the policy grants",
+		}
+	case !t.Readable && (m.Writable || cover == m):
+		// A mask over it would not do where the program can write: the kernel drops that when somebody outside replaces the
+		// directory, and the program could make its own in that place.
+		return trustedError(m, t, "holds", trustedHint)
+	}
+	return nil
+}
+
+const trustedHint = "grant a directory that has nothing else in it (mkdir work; cd work), or move what is in the way"
+
+func trustedError(m *rootfs.Mount, t *Trusted, how, hint string) error {
+	if strings.Contains(t.What, "state directory") && how == "holds" {
+		hint = "grant a directory of its own below it (mkdir work; cd work), or keep the state elsewhere: --root DIR"
+	}
+	return &Error{Code: codeTrusted, Message: fmt.Sprintf("%s %q %s %s %q", m.From, m.Source, how, t.What, t.Path), Hint: hint}
+}
+
+// coverOf is the mount that shows a path inside.
+func coverOf(v *rootfs.View, inside string) *rootfs.Mount {
+	var best *rootfs.Mount
+	for i := range v.Mounts {
+		m := &v.Mounts[i]
+		if (inside == m.Target || m.Target == "/" || strings.HasPrefix(inside, m.Target+"/")) && (best == nil || len(m.Target) > len(best.Target)) {
+			best = m
+		}
+	}
+	return best
+}

@@ -1,0 +1,98 @@
+package spec
+
+import (
+	"errors"
+	"io/fs"
+	"strings"
+	"testing"
+
+	"github.com/sandboxrun/sandboxrun/rootfs"
+)
+
+// fakeGround is a machine with one file system, and mounts of parts of it elsewhere.
+type fakeGround struct {
+	mounts  map[string]string // bind mounts: target → source
+	trusted []Trusted
+}
+
+func (g fakeGround) place(p string) Place {
+	for target, source := range g.mounts {
+		if p == target || strings.HasPrefix(p, target+"/") {
+			return Place{"8:1", source + strings.TrimPrefix(p, target)}
+		}
+	}
+	return Place{"8:1", p}
+}
+
+func (g fakeGround) Shown(p string) ([]Shown, error) {
+	if p == "/gone" {
+		return nil, fs.ErrNotExist
+	}
+	list := []Shown{{p, g.place(p)}}
+	for target := range g.mounts {
+		if strings.HasPrefix(target, p+"/") {
+			list = append(list, Shown{target, g.place(target)})
+		}
+	}
+	return list, nil
+}
+
+func (g fakeGround) Trusted([]Place) ([]Trusted, error) { return g.trusted, nil }
+
+func bindOf(source, target string, writable bool) rootfs.Mount {
+	return rootfs.Mount{Kind: rootfs.MountBind, Source: source, Target: target, Writable: writable, Dir: true, From: "p.toml:1:1: files"}
+}
+
+func TestCheckTrusted(t *testing.T) {
+	ground := fakeGround{
+		mounts: map[string]string{"/alias": "/srv/state", "/deep/mnt": "/srv", "/other": "/proj"},
+		trusted: []Trusted{
+			{What: "the state directory", Path: "/srv/state", Place: Place{"8:1", "/srv/state"}},
+			{What: "the policy", Path: "/proj/p.toml", Place: Place{"8:1", "/proj/p.toml"}, Readable: true, Links: []Place{{"8:1", "/links"}}},
+			{What: "output directory", Path: "/out", Place: Place{"8:1", "/out"}, Output: true},
+			{What: "the state directory", Path: "/x", Place: Place{"8:2", "/home"}},
+		},
+	}
+	mask := rootfs.Mount{Kind: rootfs.MountMask, Target: "/srv/state", Dir: true}
+	file := rootfs.Mount{Kind: rootfs.MountBind, Source: "/proj/p.toml", Target: "/w/p.toml"}
+	tests := map[string]struct {
+		mounts []rootfs.Mount
+		want   string // what the message holds; empty: no error
+	}{
+		"nothing near":                          {[]rootfs.Mount{bindOf("/home", "/home", true), bindOf("/srv/statex", "/s", true)}, ""},
+		"the state itself":                      {[]rootfs.Mount{bindOf("/srv/state", "/s", false)}, "holds the state directory"},
+		"a directory above it":                  {[]rootfs.Mount{bindOf("/srv", "/s", true)}, "holds the state directory"},
+		"one above it, read-only":               {[]rootfs.Mount{bindOf("/srv", "/s", false)}, "holds the state directory"},
+		"one below it":                          {[]rootfs.Mount{bindOf("/srv/state/t1", "/s", false)}, "lies in the state directory"},
+		"by another name":                       {[]rootfs.Mount{bindOf("/alias", "/s", true)}, "holds the state directory"},
+		"by a mount below the grant":            {[]rootfs.Mount{bindOf("/deep", "/s", false)}, "holds the state directory"},
+		"masked in a read-only grant":           {[]rootfs.Mount{bindOf("/srv", "/srv", false), mask}, ""},
+		"masked in a writable one":              {[]rootfs.Mount{bindOf("/srv", "/srv", true), mask}, "holds the state directory"},
+		"a policy that can be written":          {[]rootfs.Mount{bindOf("/proj", "/w", true)}, "lets the program write the policy"},
+		"by another mount":                      {[]rootfs.Mount{bindOf("/other", "/w", true)}, "lets the program write the policy"},
+		"a policy that can be read":             {[]rootfs.Mount{bindOf("/proj", "/w", false)}, ""},
+		"a policy that is mounted read-only":    {[]rootfs.Mount{bindOf("/proj", "/w", true), file}, ""},
+		"the policy itself, writable":           {[]rootfs.Mount{bindOf("/proj/p.toml", "/p", true)}, "lets the program write the policy"},
+		"a link on the way to it":               {[]rootfs.Mount{bindOf("/links", "/l", true)}, "holds a symlink on the way to the policy"},
+		"a link that cannot be changed":         {[]rootfs.Mount{bindOf("/links", "/l", false)}, ""},
+		"the output directory, read-only":       {[]rootfs.Mount{bindOf("/out", "/out", false)}, "is in what the program sees"},
+		"a directory in the output directory":   {[]rootfs.Mount{bindOf("/out/ws", "/out/ws", true)}, ""},
+		"what has gone since the view was made": {[]rootfs.Mount{bindOf("/gone", "/g", false)}, "look at"},
+	}
+	for name, tt := range tests {
+		err := CheckTrusted(&rootfs.View{Mounts: tt.mounts}, ground)
+		if got := errorText(err); (tt.want == "") != (err == nil) || !strings.Contains(got, tt.want) {
+			t.Errorf("%s: got %q, want %q", name, got, tt.want)
+		}
+		if e, ok := errors.AsType[*Error](err); err != nil && (!ok || e.Code == "" || e.Hint == "") {
+			t.Errorf("%s: no code or hint: %v", name, err)
+		}
+	}
+}
+
+func errorText(err error) string {
+	if err == nil {
+		return ""
+	}
+	return err.Error()
+}

@@ -43,12 +43,16 @@ func (p *program) spec(c *cli.Context) error {
 		plan.Spec.Process.Args = c.Args().Slice()
 	}
 	plan.Spec.Process.Env = plan.Exec.Environ(p.env, nil)
+	oci, lacks := plan.Portable()
+	if lacks > 0 {
+		p.warn(fmt.Sprintf("files.deny: another runtime cannot mount on symbolic links, and leaves out %d mounts that keep such links in place", lacks))
+	}
 	dir := c.String("bundle")
 	if dir == "" {
 		enc := json.NewEncoder(p.out)
 		enc.SetIndent("", "  ")
 		enc.SetEscapeHTML(false)
-		return enc.Encode(plan.Spec)
+		return enc.Encode(oci)
 	}
 	if err := os.Mkdir(dir, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
 		return fmt.Errorf("make bundle: %w", err)

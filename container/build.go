@@ -103,9 +103,9 @@ func openTrees(s *specs.Spec) (trees, error) {
 	return t, nil
 }
 
-// openTree takes a copy of what is mounted at a path. No part of the path may be a link; see forkexec/build.c.
+// openTree takes a copy of what is mounted at a path. No part of the path is followed if it is a link; see forkexec/build.c.
 func openTree(m specs.Mount) (*os.File, error) {
-	how := unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: unix.RESOLVE_NO_SYMLINKS}
+	how := unix.OpenHow{Flags: unix.O_PATH | unix.O_NOFOLLOW | unix.O_CLOEXEC, Resolve: unix.RESOLVE_NO_SYMLINKS}
 	at, err := unix.Openat2(unix.AT_FDCWD, m.Source, &how)
 	if err != nil {
 		return nil, err
@@ -192,13 +192,19 @@ func viewSteps(plan *spec.Plan, t trees, found *sights) []forkexec.Op {
 		s.entry(e)
 	}
 	s.generated(plan.View)
+	pinned := map[string]rootfs.Mount{}
+	for _, m := range plan.View.Mounts {
+		if m.Pin {
+			pinned[m.Target] = m
+		}
+	}
 	for i, m := range plan.Spec.Mounts {
-		if isPin(m, plan) {
+		if _, ok := pinned[m.Destination]; ok {
 			continue
 		}
 		s.target(m, plan)
 		if m.Type == "proc" {
-			s.pins(plan)
+			s.pins(plan, pinned)
 		}
 		if m.Type == "bind" {
 			s.bind(i, m)
@@ -239,30 +245,29 @@ func (s *steps) entry(e rootfs.Entry) {
 	s.made[e.Path] = true
 }
 
-// pins make mount points of directories that must not be renamed, at a place that nobody reaches. The kernel refuses to rename
+// pins make mount points of what must not be renamed or removed, at a place that nobody reaches. The kernel refuses to rename
 // or remove what any mount of the namespace stands on, under whatever name. Mounts on the directories themselves would do the
 // same, but no file could be renamed or linked across them (EXDEV), which programs do not expect in their own tree. The
 // place is below /proc, before that is mounted.
-func (s *steps) pins(plan *spec.Plan) {
+func (s *steps) pins(plan *spec.Plan, pinned map[string]rootfs.Mount) {
+	if len(pinned) == 0 {
+		return
+	}
 	const place = newRoot + "/proc"
-	n := 0
+	s.mount(forkexec.Op{Source: "pins", Target: place, Type: "tmpfs", Data: "mode=0", Flags: unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC})
 	for i, m := range plan.Spec.Mounts {
-		if !isPin(m, plan) {
+		pin, ok := pinned[m.Destination]
+		if !ok {
 			continue
 		}
-		if n == 0 {
-			s.mount(forkexec.Op{Source: "pins", Target: place, Type: "tmpfs", Data: "mode=0", Flags: unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC})
+		o := forkexec.Op{Kind: forkexec.OpMkdir, Target: fmt.Sprintf("%s/%d", place, i)}
+		if !pin.Dir {
+			o.Kind = forkexec.OpFile
 		}
-		target := fmt.Sprintf("%s/%d", place, n)
-		s.ops = append(s.ops, forkexec.Op{Kind: forkexec.OpMkdir, Target: target})
-		s.bindAt(i, m, target)
-		s.ops = append(s.ops, forkexec.Op{Kind: forkexec.OpBind, Source: target, Target: target}) // this one stands on the directory
-		n++
+		s.ops = append(s.ops, o)
+		s.bindAt(i, m, o.Target)
+		s.ops = append(s.ops, forkexec.Op{Kind: forkexec.OpBind, Source: o.Target, Target: o.Target}) // this one stands on what is pinned
 	}
-}
-
-func isPin(m specs.Mount, plan *spec.Plan) bool {
-	return slices.ContainsFunc(plan.View.Mounts, func(v rootfs.Mount) bool { return v.Pin && v.Target == m.Destination })
 }
 
 // generated makes the files that are bound over the host's, outside the new root.

@@ -36,7 +36,8 @@ func WriteBundle(dir *os.Root, plan *spec.Plan) error {
 			}
 		}
 	}
-	return writeConfig(dir, plan.Spec)
+	oci, _ := plan.Portable()
+	return writeConfig(dir, oci)
 }
 
 // writeConfig writes config.json with absolute sources: runtimes take relative ones to be relative to different places.

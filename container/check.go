@@ -35,7 +35,7 @@ func (sb *Sandbox) newChecker(plan *spec.Plan) *checker {
 	c.facts.Paths = make([]hooks.PathSeen, len(c.subject.Paths))
 	for i, p := range c.subject.Paths {
 		if p.Host != "" {
-			c.facts.Paths[i].Outside = nodeOf(p.Host)
+			c.facts.Paths[i].Outside = look(p)
 		}
 	}
 	c.facts.Namespaces = hostNamespaces(c.subject.Network)
@@ -74,6 +74,9 @@ func (c *checker) look(filter []unix.SockFilter) error {
 	if c.subject.Network {
 		c.listen()
 		defer c.closeTargets()
+	}
+	if err := c.addNames(); err != nil {
+		return err
 	}
 	c.prepare(filter)
 	c.cmd.Stdio = [3]*os.File{null, theirs, null}

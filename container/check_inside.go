@@ -189,7 +189,7 @@ func (p *probe) lookAt(i int, path hooks.Path, c *checker) pathCalls {
 	q := pathCalls{stat: -1, statfs: -1, open: -1, tmpfile: -1, access: -1}
 	q.stat = p.stat(path.Inside, i)
 	switch path.Kind {
-	case hooks.Secret, hooks.ProbePath, hooks.HiddenProc:
+	case hooks.Secret, hooks.OtherName, hooks.ProbePath, hooks.HiddenProc:
 		return q
 	case hooks.Foreign:
 		q.changes = p.change(i, path, outside, c.programID())

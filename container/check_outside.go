@@ -26,6 +26,19 @@ func nodeOf(path string) hooks.Node {
 	return nodeFrom(&st)
 }
 
+// look looks at a path's host path. That of a mask or a secret is resolved, so it is a link only where a program may have
+// made one: then the link itself is meant.
+func look(p hooks.Path) hooks.Node {
+	if p.Kind != hooks.Mask && p.Kind != hooks.Secret && p.Kind != hooks.OtherName {
+		return nodeOf(p.Host)
+	}
+	var st unix.Stat_t
+	if err := unix.Lstat(p.Host, &st); err != nil {
+		return hooks.Node{Err: err}
+	}
+	return nodeFrom(&st)
+}
+
 func nodeFrom(st *unix.Stat_t) hooks.Node {
 	return hooks.Node{Dev: st.Dev, Ino: st.Ino, Mode: st.Mode, UID: st.Uid, GID: st.Gid, Rdev: st.Rdev}
 }
@@ -86,8 +99,8 @@ func (c *checker) lookOutside() {
 		}
 	}
 	for i, p := range c.subject.Paths {
-		if p.Host != "" && p.Kind != hooks.Secret && p.Kind != hooks.ProbePath {
-			compare(p.Host, &f.Paths[i])
+		if p.Host != "" && p.Kind != hooks.Secret && p.Kind != hooks.OtherName && p.Kind != hooks.ProbePath {
+			compare(p, &f.Paths[i])
 		}
 	}
 	for i := range f.Signalled {
@@ -106,11 +119,11 @@ func (c *checker) lookOutside() {
 }
 
 // compare finds out whether a path that looks different inside has been replaced outside since we looked first.
-func compare(host string, seen *hooks.PathSeen) {
+func compare(p hooks.Path, seen *hooks.PathSeen) {
 	if seen.Outside.Err == nil && !seen.Inside.Same(seen.Outside) {
-		seen.Changed = !nodeOf(host).Same(seen.Outside)
+		seen.Changed = !look(p).Same(seen.Outside)
 	}
-	seen.CanWrite = unix.Access(host, unix.W_OK) == nil
+	seen.CanWrite = unix.Access(p.Host, unix.W_OK) == nil
 }
 
 // target is a socket of the launcher's that waits, outside, for what must not come. It is there for the time of the

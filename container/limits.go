@@ -44,7 +44,7 @@ func (sb *Sandbox) hold(plan *spec.Plan) error {
 		switch {
 		case m.Kind == rootfs.MountTmpfs:
 			held.Tmpfs = append(held.Tmpfs, m.Target)
-		case l.Disk > 0 && m.Kind == rootfs.MountBind && m.Writable:
+		case l.Disk > 0 && m.Kind == rootfs.MountBind && m.Writable && !m.Pin: // what is pinned lies in a grant
 			held.Write = append(held.Write, m.Source)
 		}
 	}

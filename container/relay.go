@@ -113,7 +113,7 @@ func relayListeners(doors []spec.Door) (own []spec.Door, listeners []relay.Liste
 	}
 	seen := map[netip.AddrPort]bool{}
 	for _, d := range doors {
-		l := relay.Listener{Kind: d.Kind, Port: int(d.Listen.Port()), Target: d.Target}
+		l := relay.Listener{Kind: d.Kind, Port: int(d.Listen.Port()), Target: d.Target, Socket: d.Socket}
 		if d.Kind != spec.DoorDNS { // which is UDP's
 			if seen[d.Listen] {
 				continue

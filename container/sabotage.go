@@ -29,13 +29,24 @@ func sabotagePlan(sb *Sandbox, plan *spec.Plan) *spec.Plan {
 	drop := func(target string) {
 		oci.Mounts = slices.DeleteFunc(oci.Mounts, func(m specs.Mount) bool { return m.Destination == target })
 	}
-	show := func(host string) {
-		view.Mounts = append(view.Mounts, rootfs.Mount{Kind: rootfs.MountBind, Source: host, Target: host})
-		oci.Mounts = append(oci.Mounts, specs.Mount{Destination: host, Type: "bind", Source: host, Options: []string{"bind", "ro"}})
+	showAs := func(host, target string, dir bool) {
+		view.Mounts = append(view.Mounts, rootfs.Mount{Kind: rootfs.MountBind, Source: host, Target: target, Dir: dir})
+		oci.Mounts = append(oci.Mounts, specs.Mount{Destination: target, Type: "bind", Source: host, Options: []string{"rbind", "rro"}})
+	}
+	show := func(host string) { showAs(host, host, false) }
+	hostOf := func(kind hooks.PathKind) string {
+		i := slices.IndexFunc(plan.Checks.Paths, func(p hooks.Path) bool { return p.Kind == kind && p.Host != "" })
+		return plan.Checks.Paths[i].Host
 	}
 	switch {
 	case forkexec.Without("secret"):
 		show(first(hooks.Secret))
+	case forkexec.Without("other name of a secret"):
+		showAs(hostOf(hooks.Secret), "/sandboxrun-other", false)
+	case forkexec.Without("other name above a secret"):
+		showAs(path.Dir(hostOf(hooks.Secret)), "/sandboxrun-other", true)
+	case forkexec.Without("other name of a mask"):
+		showAs(hostOf(hooks.Mask), "/sandboxrun-other", false)
 	case forkexec.Without("probe path"):
 		show("/etc/shadow")
 	case forkexec.Without("mask"):

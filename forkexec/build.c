@@ -5,8 +5,6 @@
 #include <fcntl.h>
 #include <sched.h>
 #include <signal.h>
-#include <stdio.h>
-#include <string.h>
 #include <sys/mount.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
@@ -51,18 +49,21 @@ static int new_root(const char *target)
 	return umount2(".", MNT_DETACH);
 }
 
-// bind shows a host path at another place. No part of the path may be a link: they were followed when the view was
-// decided, so one that is there now was put there since, by whoever may write there.
+// bind shows a host path at another place. No part of either path is followed if it is a link: links were followed when the
+// view was decided, so one that is there now was put there since, by whoever may write there. A link itself can be shown, and
+// be mounted on.
 static int bind_path(const struct fx_op *o)
 {
-	struct { uint64_t flags, mode, resolve; } how = {O_PATH | O_CLOEXEC, 0, 4 /* RESOLVE_NO_SYMLINKS */};
-	char self[32] = "/proc/self/fd/";
-	int fd = (int)syscall(SYS_openat2, AT_FDCWD, o->source, &how, sizeof how);
+	struct { uint64_t flags, mode, resolve; } how = {O_PATH | O_NOFOLLOW | O_CLOEXEC, 0, 4 /* RESOLVE_NO_SYMLINKS */};
+	int r = -1, fd = (int)syscall(SYS_openat2, AT_FDCWD, o->source, &how, sizeof how);
 	if (fd < 0)
 		return -1;
-	snprintf(self + strlen(self), sizeof self - strlen(self), "%d", fd);
-	int r = mount(self, o->target, NULL, MS_BIND | MS_REC, NULL);
+	int tree = (int)syscall(SYS_open_tree, fd, "", OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_EMPTY_PATH | AT_RECURSIVE);
+	if (tree >= 0)
+		r = (int)syscall(SYS_move_mount, tree, "", AT_FDCWD, o->target, FX_MOVE_MOUNT_F_EMPTY_PATH);
 	int saved = errno;
+	if (tree >= 0)
+		close(tree);
 	close(fd);
 	errno = saved;
 	return r;
@@ -107,7 +108,7 @@ static int run_op(const struct fx_op *o)
 	case FX_OP_BIND:
 		return bind_path(o);
 	case FX_OP_ATTR:
-		return (int)syscall(SYS_mount_setattr, AT_FDCWD, o->target, AT_RECURSIVE, &attr, sizeof attr);
+		return (int)syscall(SYS_mount_setattr, AT_FDCWD, o->target, AT_RECURSIVE | AT_SYMLINK_NOFOLLOW, &attr, sizeof attr);
 	case FX_OP_MOVE:
 		return (int)syscall(SYS_move_mount, o->fd, "", AT_FDCWD, o->target, FX_MOVE_MOUNT_F_EMPTY_PATH);
 	case FX_OP_ROOT:

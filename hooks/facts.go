@@ -14,6 +14,7 @@ const (
 	WritableGrant          // a workspace or a tmpfs too
 	Mask                   // a denied path
 	Secret                 // a name that a secret could have inside
+	OtherName              // another name that what is denied could have inside
 	ProbePath              // what nobody has granted
 	HiddenProc             // a file of /proc that is covered
 	ReadOnlyProc           // a part of /proc that is read-only

@@ -72,6 +72,11 @@ func judgeMasks(s *Subject, f *Facts, v *verdict) {
 			v.hold()
 		}
 	}, Mask)
+	s.each(f, func(p Path, seen PathSeen) {
+		if seen.Inside.Same(seen.Outside) {
+			v.fail("%q is there as %q", p.Host, p.Inside)
+		}
+	}, OtherName)
 	if all > 0 {
 		v.control = fmt.Sprintf("%d of %d exist outside", there, all)
 	}

@@ -32,6 +32,9 @@ func sabotages() []sabotage {
 		{layer: "network", notices: network},
 		{layer: "relay", notices: []string{"forwarded_ports_open"}},
 		{layer: "secret", notices: []string{"secret_absent"}},
+		{layer: "other name of a secret", notices: []string{"secret_absent"}},
+		{layer: "other name above a secret", notices: []string{"secret_absent"}},
+		{layer: "other name of a mask", notices: []string{"deny_unreadable"}},
 		{layer: "probe path", notices: []string{"probe_paths_absent"}},
 		{layer: "mask", notices: []string{"deny_unreadable"}},
 		{layer: "grant", notices: []string{"grants_readable"}},
@@ -107,7 +110,7 @@ func TestSabotage(t *testing.T) {
 		policy := b.policy(object{
 			"files": object{
 				"read": []string{b.path("in")}, "deny": []string{b.path("in", "answers")}, "write": []string{b.mkdir("out")},
-				"secrets": []string{b.file("secret", "key")},
+				"secrets": []string{b.file("private/secret", "key")},
 			},
 			"network": object{"ports": []int{9}},
 			"limits":  object{"nofile": 100, "memory": "64M", "pids": 30, "cpus": 1},

@@ -1,12 +1,12 @@
 package relay
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"net"
 	"os"
-	"path/filepath"
 	"strings"
 	"syscall"
 	"time"
@@ -17,23 +17,16 @@ import (
 // forward is a port inside that stands for one target outside.
 type forward struct {
 	Listener
-	socket string // of a "unix:" target: its path, without links as far as it existed when the relay began
+	socket string // of a "unix:" target: its path
 }
 
+// newForward follows no link: whoever resolved the policy has done that, and has refused those that a program may have made.
 func newForward(l Listener) forward {
-	f := forward{Listener: l}
-	path, ok := strings.CutPrefix(l.Target, "unix:")
+	name, ok := strings.CutPrefix(l.Target, "unix:")
 	if !ok {
-		return f
+		return forward{Listener: l}
 	}
-	f.socket = path
-	// Nothing in the sandbox runs yet, so what the links say now is what the user means.
-	if real, err := filepath.EvalSymlinks(path); err == nil {
-		f.socket = real
-	} else if real, err := filepath.EvalSymlinks(filepath.Dir(path)); err == nil {
-		f.socket = filepath.Join(real, filepath.Base(path)) // its server has not started
-	}
-	return f
+	return forward{l, cmp.Or(l.Socket, name)}
 }
 
 func (s *server) forward(ctx context.Context, f forward, in *net.TCPConn) {

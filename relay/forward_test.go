@@ -146,7 +146,10 @@ func TestForwardUnix(t *testing.T) {
 	})
 	check(t, os.Symlink("real.sock", filepath.Join(dir, "link.sock")))
 	for _, name := range []string{"real.sock", "link.sock"} {
-		w, addr := forwardTo(t, "unix:"+filepath.Join(dir, name))
+		w := &world{}
+		addr := w.startWith(t, Config{Listeners: []Listener{{
+			Kind: Forward, Port: 9000, Target: "unix:" + filepath.Join(dir, name), Socket: filepath.Join(dir, "real.sock"),
+		}}})[0]
 		c := dial(t, addr)
 		send(t, c, "abc")
 		check(t, c.CloseWrite())

@@ -40,6 +40,7 @@ type Listener struct {
 	Kind   string `json:"kind"`
 	Port   int    `json:"port"`             // inside
 	Target string `json:"target,omitempty"` // forward: "127.0.0.1:9001", "[::1]:9001" or "unix:/run/pg.sock"
+	Socket string `json:"socket,omitempty"` // of a target "unix:": its path with every link resolved; empty: as in Target
 
 	// Of a direct listener, which takes all addresses of its port: what some of them are for, by the address. Sockets of
 	// their own would need SO_REUSEPORT, and let programs listen there too.

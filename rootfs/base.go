@@ -64,7 +64,7 @@ func (c *compiler) addBase() error {
 // What does not exist is left out.
 func (c *compiler) showBase(host string, shown []string) {
 	t, err := follow(c.tree, host)
-	if err != nil {
+	if _, redirected := c.hands.first(t.links); err != nil || redirected {
 		return
 	}
 	if text, ok := hostLink(c.tree, host); ok && linkStays(host, text, t.real, shown) {
@@ -134,7 +134,8 @@ func (c *compiler) addHost(b Base) error {
 	}
 	if c.User.Privileged {
 		for _, p := range rootOnly {
-			if t, err := follow(c.tree, p); err == nil {
+			t, err := follow(c.tree, p)
+			if _, redirected := c.hands.first(t.links); err == nil && !redirected {
 				c.hide(t.real, classGuard)
 			}
 		}

@@ -2,8 +2,10 @@ package rootfs
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"slices"
+	"strings"
 	"testing"
 )
 
@@ -21,6 +23,9 @@ func checkView(t testing.TB, tree Tree, v *View) {
 	masks, targets := false, map[string]bool{}
 	for i, m := range v.Mounts {
 		spot, err := so.Lookup(tree, m.Target)
+		if m.Link { // it is mounted on, not followed
+			spot, err = so.scene(tree).at(m.Target)
+		}
 		switch {
 		case targets[m.Target]:
 			t.Errorf("mount %d: two at %q", i, m.Target)
@@ -47,7 +52,7 @@ func checkView(t testing.TB, tree Tree, v *View) {
 		}
 		masks = masks || m.Kind == MountMask
 		if m.Source != "" {
-			if info, err := tree.Lstat(m.Source); err != nil || info.Mode&fs.ModeSymlink != 0 || info.Mode.IsDir() != m.Dir {
+			if info, err := tree.Lstat(m.Source); err != nil || info.Mode&fs.ModeSymlink != 0 != m.Link || info.Mode.IsDir() != m.Dir {
 				t.Errorf("mount %d: source %q: %v, %v", i, m.Source, info.Mode, err)
 			}
 		}
@@ -56,24 +61,34 @@ func checkView(t testing.TB, tree Tree, v *View) {
 	}
 }
 
-// checkDenied checks that no name in names, and no name that Inside gives, leads to a denied host file.
-func checkDenied(t testing.TB, tree *fakeTree, v *View, denied, grants, names []string) {
+// checkDenied checks that no name in names, and no name that Inside gives, leads to a denied host file. Denied paths of
+// which the view says that what they lead to is not hidden are left out.
+func checkDenied(t testing.TB, tree *fakeTree, v *View, denied, names []string) {
 	t.Helper()
 	hidden := map[string]bool{}
 	for _, d := range denied {
 		tr, err := follow(tree, d)
-		if err != nil {
+		spared := slices.ContainsFunc(v.Skipped, func(s string) bool { return strings.Contains(s, fmt.Sprintf(" %q leads, by a link", d)) })
+		if err != nil || spared {
 			continue
 		}
-		for _, p := range tree.paths() {
-			if within(p, tr.real) {
-				hidden[p] = true
-				if at := v.Inside(p); len(at) > 0 {
-					t.Errorf("denied %q (by %q) is inside at %q", p, d, at)
-				}
+		nodes := map[*fakeNode]bool{tree.nodes[tr.real]: true}
+		for p, n := range tree.nodes {
+			if within(p, tr.real) && n.mode.IsDir() {
+				nodes[n] = true
 			}
-			if inGrant(tree, grants, p) && tr.info.Mode.IsRegular() && tree.nodes[p] == tree.nodes[tr.real] {
-				hidden[p] = true
+		}
+		for _, p := range tree.paths() {
+			same := false // by another mount or a hard link too
+			for up := range ups(p) {
+				same = same || nodes[tree.nodes[up]]
+			}
+			if !same && !within(p, tr.real) {
+				continue
+			}
+			hidden[p] = true
+			if at := v.Inside(p); len(at) > 0 {
+				t.Errorf("denied %q (by %q) is inside at %q", p, d, at)
 			}
 		}
 	}
@@ -99,27 +114,43 @@ func checkNames(t testing.TB, tree Tree, v *View, denies []Grant) {
 	}
 }
 
-// inGrant reports whether one of the grants shows the host path p. The base is not searched for hard links.
-func inGrant(tree Tree, grants []string, p string) bool {
-	return slices.ContainsFunc(grants, func(g string) bool {
-		tr, err := follow(tree, g)
-		return err == nil && within(p, tr.real)
-	})
-}
-
-// sources lists the host paths that a policy grants.
-func sources(p Policy) []string {
-	var list []string
-	for _, g := range append(slices.Clone(p.Read), p.Write...) {
-		list = append(list, g.Path)
+// checkPins checks that every directory above a mount's source or target is a mount point, where the program could rename
+// it: by whatever name a writable bind has it.
+func checkPins(t testing.TB, tree *fakeTree, v *View) {
+	t.Helper()
+	s := v.scene(tree)
+	mounted, above := map[*fakeNode]bool{}, map[string]string{}
+	for target, m := range s.mounts {
+		dirs := []string{}
+		if up := s.cover(parent(target)); up != nil && up.Source != "" && target != "/" {
+			mounted[tree.nodes[rebase(target, up.Target, up.Source)]] = true
+			dirs = append(dirs, rebase(parent(target), up.Target, up.Source))
+		}
+		if m.Source != "" {
+			dirs = append(dirs, m.Source)
+		}
+		for _, d := range dirs {
+			for up := range ups(d) {
+				if m.Pin {
+					break
+				}
+				above[up] = target
+			}
+		}
 	}
-	for _, b := range p.Binds {
-		list = append(list, b.Source)
+	for dir, target := range above {
+		for p, n := range tree.nodes {
+			isMount := slices.ContainsFunc(tree.mounts, func(m HostMount) bool { return m.Target == p })
+			if n != tree.nodes[dir] || mounted[n] || isMount || p != dir && !n.mode.IsDir() { // hard links are other entries
+				continue
+			}
+			for inside, m := range s.hostNames()(p) {
+				if m.Writable && inside != m.Target {
+					t.Errorf("%q (host %q) can be moved, and is above the mount at %q", inside, p, target)
+				}
+			}
+		}
 	}
-	if p.Workspace != nil {
-		list = append(list, p.Workspace.Source)
-	}
-	return list
 }
 
 // allNames lists every path of the host under every name that a bind could give it.

@@ -13,13 +13,13 @@ import (
 // fault. It changes nothing, and the order of the policy's lists never matters to the result.
 //
 // The way: collect what the base, the policy and the defaults ask for; settle where each of them is mounted; make the
-// names that went through links; write the generated files; mask what is denied; then check secrets and the workdir
-// against the result; last, copy what is cheaper to copy than to mount.
+// names that went through links; write the generated files; mask what is denied; check secrets against the result; pin
+// what a program could move from under a mount; check the workdir; last, copy what is cheaper to copy than to mount.
 func Compile(r Request) (*View, error) {
 	c := newCompiler(r)
 	for _, step := range []func() error{
 		c.addBase, c.addPolicy, c.addDefaults, c.followGrantLinks, c.settle, c.addNames, c.addGenerated,
-		c.addDenies, c.addGuards, c.checkSecrets,
+		c.addDenies, c.addGuards, c.checkSecrets, c.addPins,
 	} {
 		if err := step(); err != nil {
 			return nil, err
@@ -38,6 +38,8 @@ type compiler struct {
 	Request
 	tree        *memoTree
 	mountPoints []string
+	places      *places
+	hands       *hands
 
 	entries map[string]Entry  // links and directories of the root that are there before any mount
 	items   []item            // what is to be mounted
@@ -52,7 +54,8 @@ type compiler struct {
 
 	denied  map[string]string // host paths that are hidden → the rule that says so
 	absent  []Denied
-	present []Denied // what masks hide
+	present []Denied          // what masks hide
+	held    map[string]string // links on the way of a deny that a program could replace → the rule
 }
 
 // class orders what is asked for at one place: the higher wins.
@@ -97,8 +100,15 @@ func newCompiler(r Request) *compiler {
 		bases:   map[string]bool{},
 		links:   map[string]string{},
 		denied:  map[string]string{},
+		held:    map[string]string{},
 	}
-	c.mountPoints = r.Tree.MountPoints()
+	mounts := r.Tree.Mounts()
+	for _, m := range mounts {
+		c.mountPoints = append(c.mountPoints, m.Target)
+	}
+	c.mountPoints = sortedUnique(c.mountPoints)
+	c.places = newPlaces(c.tree, mounts)
+	c.hands = newHands(c.tree, c.places, c.writableSources())
 	c.scene = newScene(c.tree)
 	for _, dir := range []string{"/", "/proc", "/dev", "/sys"} {
 		c.addEntry(Entry{Path: dir, Kind: EntryDir, Mode: 0o755})
@@ -151,12 +161,7 @@ func (c *compiler) view() *View {
 // setWorkdir checks that the program's working directory exists inside.
 func (c *compiler) setWorkdir(v *View) error {
 	g := c.Policy.Workdir
-	if g.Path == "" {
-		g.Path = "/"
-		if w := c.Policy.Workspace; w != nil {
-			g.Path = w.Path
-		}
-	}
+	g.Path = c.askedWorkdir()
 	if g.From == "" {
 		g.From = "workdir"
 	}
@@ -187,6 +192,20 @@ func (c *compiler) setWorkdir(v *View) error {
 	}
 	v.Workdir = g.Path
 	return nil
+}
+
+func (c *compiler) askedWorkdir() string {
+	dir := c.Policy.Workdir.Path
+	if w := c.Policy.Workspace; dir == "" && w != nil {
+		dir = w.Path
+	}
+	return cmp.Or(dir, "/")
+}
+
+// startDir is where the working directory is inside.
+func (c *compiler) startDir() string {
+	spot, _ := c.scene.walk(c.askedWorkdir()) // setWorkdir says what is wrong with it
+	return spot.Path
 }
 
 // Codes of Error.

@@ -102,14 +102,15 @@ func TestLinks(t *testing.T) {
 			},
 			want: []string{
 				"ro /tmp/t/link/ from /tmp/t/real", "ro /tmp/t/real/", "ro /tmp/t/venv/", "rw /tmp/t/ws/",
-				"ro /tmp/t/py/3.12/ from /tmp/t/py/3.12.5", "ro /tmp/t/py/3.12.5/", "mask /tmp/t/ws/shared/",
+				"ro /tmp/t/py/3.12/ from /tmp/t/py/3.12.5", "ro /tmp/t/py/3.12.5/", "rw /tmp/t/ws/.git/", "mask /tmp/t/ws/.bashrc",
+				"mask /tmp/t/ws/.env", "mask /tmp/t/ws/shared/", "mask /tmp/t/ws/.git/hooks",
 			},
 		},
 		{
 			name:  "a deny by link hides the file in the grant too",
 			host:  []string{"f /d/key", "l /w/k /d/key"},
 			rules: []string{"write /w", "read /d", "deny /w/k"},
-			want:  []string{"ro /d/", "rw /w/", "mask /d/key"},
+			want:  []string{"ro /d/", "rw /w/", "mask /d/key", "mask /w/k"},
 		},
 	} {
 		t.Run(c.name, c.run)
@@ -305,4 +306,4 @@ func (q *quickTree) Lstat(p string) (Info, error) {
 func (q *quickTree) Readlink(string) (string, error)  { return "", fs.ErrInvalid }
 func (q *quickTree) ReadDir(string) ([]string, error) { return nil, nil }
 func (q *quickTree) ReadFile(string) ([]byte, error)  { return nil, fs.ErrNotExist }
-func (q *quickTree) MountPoints() []string            { return nil }
+func (q *quickTree) Mounts() []HostMount              { return nil }

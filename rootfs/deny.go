@@ -3,7 +3,10 @@ package rootfs
 import (
 	"cmp"
 	"errors"
+	"fmt"
 	"io/fs"
+	"iter"
+	"maps"
 	"slices"
 )
 
@@ -14,15 +17,27 @@ type denier struct {
 	missing map[string]string // host paths that do not exist
 	names   map[string]string // paths inside: every mount at or below one is hidden
 	masks   map[string]*Mount // by target
+	shown   func(host string) iter.Seq2[string, *Mount]
+	sources map[string]bool // of all binds, and all directories above
+	workdir string          // inside
 }
 
 func (c *compiler) addDenies() error {
-	d := &denier{c, c.denied, map[string]string{}, map[string]string{}, map[string]*Mount{}}
+	d := &denier{
+		compiler: c, hosts: c.denied, missing: map[string]string{}, names: map[string]string{}, masks: map[string]*Mount{},
+		shown: c.scene.hostNames(), sources: map[string]bool{}, workdir: c.startDir(),
+	}
+	for _, m := range c.scene.mounts {
+		for up := m.Source; up != "" && !d.sources[up]; up = parent(up) {
+			d.sources[up] = true
+		}
+	}
 	for _, g := range sortedGrants(c.Policy.Deny) {
 		if err := d.add(g); err != nil {
 			return err
 		}
 	}
+	d.addOthers()
 	d.addHardLinks()
 	d.findMasks()
 	d.mount()
@@ -49,26 +64,45 @@ func (d *denier) add(g Grant) error {
 		return err
 	}
 	t, err := follow(d.tree, g.Path)
-	if kernelPlace(t.real) != "" {
-		// A link leads there, out of all that a grant shows: there is nothing to hide. It is no error, or a program could
-		// keep the next sandbox of its policy from starting by a link to /dev/null in its workspace.
-		return nil
-	}
-	if k := kernelPlace(t.places(g.Path)...); k != "" || t.real == "/" {
+	names := []string{g.Path, t.real}
+	switch _, redirects := d.hands.first(t.links); {
+	case redirects:
+		d.addLinks(t.links, g)
+		d.addTarget(t.real, err, g)
+		names = names[:1]
+	case kernelPlace(t.real) != "":
+		return nil // a link leads there, out of all that a grant shows: there is nothing to hide
+	case kernelPlace(t.places(g.Path)...) != "" || t.real == "/":
 		return invalid("", "%s %q leads to %q, which cannot be denied", g.From, g.Path, t.real)
+	default:
+		d.note(t.real, g.From, err)
 	}
-	d.note(t.real, g.From, err)
 	if errors.Is(err, errLoop) {
 		d.note(g.Path, g.From, err) // the loop may be a program's, and may be gone when its sandbox runs
 	}
-	for _, inside := range sortedUnique([]string{g.Path, t.real}) {
-		spot, err := d.scene.walk(inside)
-		if errors.Is(err, errLoop) || kernelPlace(spot.Path) != "" {
-			continue
+	for _, inside := range sortedUnique(names) {
+		if err := d.addInside(g, inside); err != nil {
+			return err
 		}
-		if spot.Path == "/" {
-			return invalid("", "%s %q leads to the sandbox's root, which cannot be denied", g.From, g.Path)
-		}
+	}
+	return nil
+}
+
+func (d *denier) addInside(g Grant, inside string) error {
+	spot, links, err := d.scene.trace(inside)
+	links = d.scene.onHost(links)
+	_, redirects := d.hands.first(links)
+	if redirects {
+		d.addLinks(links, g)
+	}
+	switch {
+	case errors.Is(err, errLoop) || kernelPlace(spot.Path) != "":
+	case redirects && spot.Kind == PlaceHost:
+		d.addTarget(spot.Host, err, g)
+	case redirects:
+	case spot.Path == "/":
+		return invalid("", "%s %q leads to the sandbox's root, which cannot be denied", g.From, g.Path)
+	default:
 		note(d.names, spot.Path, g.From)
 		if spot.Kind == PlaceHost {
 			d.note(spot.Host, g.From, err)
@@ -77,11 +111,64 @@ func (d *denier) add(g Grant) error {
 	return nil
 }
 
+// addLinks holds the links on the way of a deny that a program could replace: another link in their place would have the
+// next sandbox of the policy hide something else. The last one is the denied name itself, and is hidden.
+func (d *denier) addLinks(links []link, g Grant) {
+	for _, l := range links {
+		switch {
+		case !d.hands.hold(l.place):
+		case l.last:
+			note(d.hosts, l.place, g.From)
+		default:
+			note(d.held, l.place, g.From)
+		}
+	}
+}
+
+// addTarget hides what such links lead to, unless that could keep a program from starting: the links may be a program's,
+// which must not take the system's files, whole grants or the working directory from later sandboxes of its policy.
+func (d *denier) addTarget(host string, err error, g Grant) {
+	switch {
+	case kernelPlace(host) != "" || errors.Is(err, errLoop):
+	case d.needed(host):
+		d.skipped = append(d.skipped, fmt.Sprintf("%s %q leads, by a link that a program may have made, to %q, which is not hidden: "+
+			"name that path to deny it", g.From, g.Path, host))
+	default:
+		d.note(host, g.From, err)
+	}
+}
+
+// needed reports whether a host path is shown other than as a part of one grant.
+func (d *denier) needed(host string) bool {
+	for _, name := range append(d.places.parts(host), host) {
+		if d.sources[name] {
+			return true
+		}
+		for inside, m := range d.shown(name) {
+			if d.classes[m.Target] < classRead || d.scene.mounts[inside] != nil || d.scene.above[inside] || within(d.workdir, inside) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
 func (d *denier) note(host, from string, err error) {
 	if err == nil {
 		note(d.hosts, host, from)
 	} else {
 		note(d.missing, host, from)
+	}
+}
+
+// addOthers adds what other mounts of the host show of what is denied.
+func (d *denier) addOthers() {
+	for _, rules := range []map[string]string{d.hosts, d.missing, d.held} {
+		for _, host := range slices.Collect(maps.Keys(rules)) {
+			for _, other := range d.places.parts(host) {
+				note(rules, other, rules[host])
+			}
+		}
 	}
 }
 
@@ -96,7 +183,7 @@ func note(rules map[string]string, key, from string) {
 func (d *denier) addHardLinks() {
 	wanted := map[inode]string{}
 	for host, from := range d.hosts {
-		if info, err := d.tree.Lstat(host); err == nil && info.Mode.IsRegular() && info.Nlink > 1 {
+		if info, err := d.tree.Lstat(host); err == nil && !info.Mode.IsDir() && info.Nlink > 1 {
 			old, ok := wanted[inode{info.Dev, info.Ino}]
 			if !ok || from < old {
 				wanted[inode{info.Dev, info.Ino}] = from
@@ -108,14 +195,13 @@ func (d *denier) addHardLinks() {
 
 // findMasks finds every path inside at which a mask is needed.
 func (d *denier) findMasks() {
-	names := d.scene.hostNames()
 	for host, from := range d.hosts {
 		info, err := d.tree.Lstat(host)
 		if err != nil {
 			continue
 		}
-		for inside, m := range names(host) {
-			d.addMask(inside, from, info.Mode.IsDir())
+		for inside, m := range d.shown(host) {
+			d.addMask(inside, from, info.Mode)
 			d.present = append(d.present, Denied{inside, host, m.Source, m.Writable, from})
 		}
 	}
@@ -134,14 +220,18 @@ func (d *denier) findMasks() {
 func (d *denier) maskBelow(denied map[string]string, p string, m *Mount) {
 	for up := range ups(p) {
 		if from, ok := denied[up]; ok {
-			d.addMask(m.Target, from, m.Dir)
+			mode := fs.FileMode(0)
+			if m.Dir {
+				mode = fs.ModeDir
+			}
+			d.addMask(m.Target, from, mode)
 		}
 	}
 }
 
-func (d *denier) addMask(target, from string, dir bool) {
+func (d *denier) addMask(target, from string, mode fs.FileMode) {
 	if old := d.masks[target]; old == nil || from < old.From {
-		d.masks[target] = &Mount{Kind: MountMask, Target: target, Dir: dir, From: from}
+		d.masks[target] = &Mount{Kind: MountMask, Target: target, Dir: mode.IsDir(), Link: mode&fs.ModeSymlink != 0, From: from}
 	}
 }
 
@@ -161,26 +251,7 @@ func (d *denier) mount() {
 		if !d.masked(parent(target)) {
 			d.scene.mount(m)
 			d.classes[target] = classDeny
-			d.pin(m)
 		}
-	}
-}
-
-// pin makes mount points of the directories above a mask where the program may write: a mount point cannot be renamed. Else a program could move a denied file away from its name, and the next sandbox of the same policy
-// would show it under the new one.
-func (d *denier) pin(mask *Mount) {
-	for up := parent(mask.Target); ; up = parent(up) {
-		m := d.scene.cover(up)
-		if m == nil || m.Kind != MountBind || m.Source == "" || !m.Writable {
-			return
-		}
-		if m.Target == up {
-			continue
-		}
-		d.scene.mount(&Mount{
-			Kind: MountBind, Source: rebase(up, m.Target, m.Source), Target: up, Writable: true, Pin: true, Dir: true, From: mask.From,
-		})
-		d.classes[up] = classWrite
 	}
 }
 
@@ -200,54 +271,5 @@ func (d *denier) findAbsent() {
 		for inside, m := range names(host) {
 			d.absent = append(d.absent, Denied{inside, host, m.Source, m.Writable, from})
 		}
-	}
-}
-
-// inode is the identity of a host file.
-type inode struct{ dev, ino uint64 }
-
-// eachHardLink calls found for every name, below what the policy shows, of a file that is wanted. It is a walk through
-// all of the grants, so it is only done when something is wanted.
-func (c *compiler) eachHardLink(wanted map[inode]string, found func(host, from string)) {
-	if len(wanted) == 0 {
-		return
-	}
-	var roots []string
-	for _, g := range c.grants {
-		roots = append(roots, g.real)
-	}
-	walked := map[string]bool{}
-	for _, root := range sortedUnique(roots) { // parents first
-		nested := false
-		for up := range ups(root) {
-			nested = nested || walked[up]
-		}
-		if !nested {
-			c.walkInodes(root, wanted, found)
-			walked[root] = true
-		}
-	}
-}
-
-func (c *compiler) walkInodes(p string, wanted map[inode]string, found func(host, from string)) {
-	info, err := c.tree.Tree.Lstat(p) // not remembered: a walk may be long
-	if err != nil {
-		return
-	}
-	if info.Mode&fs.ModeType == 0 {
-		if from, ok := wanted[inode{info.Dev, info.Ino}]; ok {
-			found(p, from)
-		}
-		return
-	}
-	if !info.Mode.IsDir() {
-		return
-	}
-	names, err := c.tree.ReadDir(p)
-	if err != nil {
-		return // what the launcher cannot read the program cannot either
-	}
-	for _, name := range names {
-		c.walkInodes(join(p, name), wanted, found)
 	}
 }

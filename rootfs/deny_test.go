@@ -23,12 +23,12 @@ func TestDenies(t *testing.T) {
 		{name: "in the middle of links", host: []string{"f /r/k/x", "l /a/l1 /a/l2", "l /a/l2 /r/k"}, rules: []string{"read /a", "read /r", "deny /a/l1/x"}, want: []string{"ro /a/", "ro /r/", "mask /r/k/x"}},
 		{name: "the host's /tmp and home", host: []string{"f /tmp/x", "f /home/u/x", "f /a/f"}, rules: []string{"read /a", "deny /tmp", "deny /home"}, want: []string{"ro /a/"}},
 		{name: "nothing there, nothing shown", host: []string{"d /a"}, rules: []string{"read /a", "deny /no/deep/.aws"}, want: []string{"ro /a/"}},
-		{name: "dangling", host: []string{"l /a/.env /no/.env"}, rules: []string{"write /a", "deny /a/.env"}, want: []string{"rw /a/"}},
-		{name: "loop", host: []string{"l /a/x x"}, rules: []string{"write /a", "deny /a/x"}, want: []string{"rw /a/"}},
+		{name: "dangling", host: []string{"l /a/.env /no/.env"}, rules: []string{"write /a", "deny /a/.env"}, want: []string{"rw /a/", "mask /a/.env"}},
+		{name: "loop", host: []string{"l /a/x x"}, rules: []string{"write /a", "deny /a/x"}, want: []string{"rw /a/", "mask /a/x"}},
 		{name: "grant by a link to what is denied", host: []string{"f /tmp/d/k", "l /tmp/l d"}, rules: []string{"read /tmp/l", "deny /tmp/d/k"}, want: []string{"ro /tmp/d/", "ro /tmp/l/ from /tmp/d", "mask /tmp/d/k", "mask /tmp/l/k"}},
 		{name: "what is above in a writable grant is pinned", host: []string{"f /ws/a/b/k", "f /ws/a/c/k", "f /r/a/k"}, rules: []string{"write /ws", "read /r", "deny /ws/a/b/k", "deny /ws/a/c/k", "deny /r/a/k"}, want: []string{"ro /r/", "rw /ws/", "rw /ws/a/", "rw /ws/a/b/", "rw /ws/a/c/", "mask /r/a/k", "mask /ws/a/b/k", "mask /ws/a/c/k"}},
 		{name: "a grant between", host: []string{"f /ws/a/b/k"}, rules: []string{"write /ws", "read /ws/a", "deny /ws/a/b/k"}, want: []string{"rw /ws/", "ro /ws/a/", "mask /ws/a/b/k"}},
-		{name: "a link to a device", host: []string{"d /ws", "l /ws/.env /dev/null"}, rules: []string{"write /ws", "deny /ws/.env"}, want: []string{"rw /ws/"}},
+		{name: "a link to a device", host: []string{"d /ws", "l /ws/.env /dev/null"}, rules: []string{"write /ws", "deny /ws/.env"}, want: []string{"rw /ws/", "mask /ws/.env"}},
 		{name: "a socket", host: []string{"s /a/x.sock"}, rules: []string{"write /a", "deny /a/x.sock"}, want: []string{"rw /a/", "mask /a/x.sock"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -41,7 +41,8 @@ func TestDenies(t *testing.T) {
 				denied = append(denied, g.Path)
 			}
 			checkNames(t, tree, v, p.Deny)
-			checkDenied(t, tree, v, denied, sources(p), allNames(tree, v))
+			checkDenied(t, tree, v, denied, allNames(tree, v))
+			checkPins(t, tree, v)
 		})
 	}
 }
@@ -105,6 +106,8 @@ func TestSecrets(t *testing.T) {
 		{[]string{"read /a/answers", "secret /a/answers", "deny /l"}, nil},
 		{[]string{"read /c", "secret /h/k"}, []string{`holds, as "/c/linked", the secret "/h/k"`}},
 		{[]string{"read /c", "secret /h/k", "deny /c/linked"}, nil},
+		{[]string{"read /c", "secret /h/k", "deny /h/k"}, nil},
+		{[]string{"read /c", "secret /h/k", "deny /h"}, []string{`holds, as "/c/linked", the secret "/h/k"`}},
 		{[]string{"base host", "secret /usr/share/key"}, []string{`files.base "host"`, "/usr/share/key"}},
 		{[]string{"base host", "secret /usr/share/key", "deny /usr/share"}, nil},
 		{[]string{"base system", "secret /usr"}, []string{`files.base "system"`}},

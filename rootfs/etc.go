@@ -87,7 +87,10 @@ func (c *compiler) generated() []generated {
 // that a bind shows. A file that the policy grants by name stays.
 func (c *compiler) addGenerated() error {
 	for _, g := range c.generated() {
-		spot, err := c.scene.walk("/etc/" + g.name)
+		spot, links, err := c.scene.trace("/etc/" + g.name)
+		if _, redirects := c.hands.first(c.scene.onHost(links)); redirects {
+			continue // a program chose the place
+		}
 		if spot.Path == "" || kernelPlace(spot.Path) != "" || err == nil && spot.Dir {
 			continue
 		}

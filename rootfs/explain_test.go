@@ -274,7 +274,7 @@ func checkNodes(t *testing.T, x *Explainer, v *View) {
 		}
 	}
 	for _, m := range v.Mounts {
-		if !paths[m.Target] && !x.isPin(&m) {
+		if !paths[m.Target] && !m.Pin {
 			t.Fatalf("%q is not in the tree", m.Target)
 		}
 	}

@@ -36,7 +36,7 @@ func (x *Explainer) Nodes() []Node {
 		}
 	}
 	for target, m := range x.seen.mounts {
-		if !x.isPin(m) {
+		if !m.Pin {
 			byPath[target] = x.mountNode(m)
 		}
 	}

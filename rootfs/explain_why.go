@@ -54,16 +54,10 @@ func place(from string) string {
 	return from
 }
 
-// isPin says whether a mount is only there to keep a directory above a mask from being moved.
-func (x *Explainer) isPin(m *Mount) bool {
-	return m.Kind == MountBind && x.rules[m.From].key == keyDeny
-}
-
-// ruleOf says which rule asked for a mount. The directories above a mask are mounted for the deny's sake; what shows
-// them is the grant around.
+// ruleOf says which rule asked for a mount. What is pinned is shown by the grant around.
 func (x *Explainer) ruleOf(m *Mount) rule {
 	r, ok := x.rules[m.From]
-	for ok && x.isPin(m) && m.Target != "/" {
+	for m.Pin && m.Target != "/" {
 		m = x.seen.cover(parent(m.Target))
 		if m == nil {
 			return rule{key: keyBase, from: fromDefault}
@@ -227,7 +221,7 @@ func (x *Explainer) baseText(r rule) string {
 func (x *Explainer) grantTarget(m *Mount, r rule) string {
 	for m.Target != "/" {
 		up := x.seen.cover(parent(m.Target))
-		if up == nil || !x.isPin(m) || x.ruleOf(up) != r {
+		if up == nil || !m.Pin || x.ruleOf(up) != r {
 			break
 		}
 		m = up

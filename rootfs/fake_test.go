@@ -12,7 +12,7 @@ import (
 // fakeTree is a host made up of nodes. It enforces Tree's contract: no path it is asked for goes through a link.
 type fakeTree struct {
 	nodes  map[string]*fakeNode
-	mounts []string
+	mounts []HostMount
 	nextIn uint64
 }
 
@@ -21,14 +21,16 @@ type fakeNode struct {
 	text string // of a link
 	uid  int
 	ino  uint64
+	more uint64 // hard links beside the first
 	err  error
 }
 
 // host builds a tree from lines: "d /dir", "f /file", "l /link target", "h /name /file" (a hard link), "s /socket",
-// "c /device", "p /fifo", "m /mount/point" (a directory that is one). Parents are made; later lines win.
+// "c /device", "p /fifo", "m /mount/point" (a directory that is one), "b /mount/point /dir" (a bind mount). Parents are made; later lines win.
 func host(t testing.TB, lines ...string) *fakeTree {
 	t.Helper()
 	f := &fakeTree{nodes: map[string]*fakeNode{}}
+	f.mount("0:1", "/", "/")
 	f.add("/", fs.ModeDir|0o755)
 	for _, line := range lines {
 		kind, rest, _ := strings.Cut(line, " ")
@@ -45,7 +47,7 @@ func host(t testing.TB, lines ...string) *fakeTree {
 			f.add(rest, fs.ModeDevice|fs.ModeCharDevice|0o666)
 		case "m":
 			f.add(rest, fs.ModeDir|0o755)
-			f.mounts = append(f.mounts, rest)
+			f.mount(fmt.Sprint("m", len(f.mounts)), "/", rest)
 		case "l":
 			at, text, _ := strings.Cut(rest, " ")
 			f.add(at, fs.ModeSymlink|0o777).text = text
@@ -53,12 +55,40 @@ func host(t testing.TB, lines ...string) *fakeTree {
 			at, file, _ := strings.Cut(rest, " ")
 			f.add(at, 0o644)
 			f.nodes[at] = f.nodes[file]
+			f.nodes[at].more++
+		case "b":
+			at, source, _ := strings.Cut(rest, " ")
+			f.bind(at, source)
 		default:
 			t.Fatalf("bad line %q", line)
 		}
 	}
-	slices.Sort(f.mounts)
 	return f
+}
+
+// mount adds a mount of the host below those that are there.
+func (f *fakeTree) mount(dev, root, target string) {
+	up := HostMount{}
+	for _, m := range f.mounts {
+		if within(target, m.Target) && len(m.Target) >= len(up.Target) {
+			up = m
+		}
+	}
+	f.mounts = append(f.mounts, HostMount{len(f.mounts) + 1, up.ID, dev, root, target})
+}
+
+// bind shows what is at source a second time.
+func (f *fakeTree) bind(at, source string) {
+	if f.nodes[parent(at)] == nil {
+		f.add(parent(at), fs.ModeDir|0o755)
+	}
+	place := newPlaces(f, f.mounts).of(source)
+	for p, n := range maps.Clone(f.nodes) {
+		if within(p, source) {
+			f.nodes[rebase(p, source, at)] = n
+		}
+	}
+	f.mount(place.dev, place.path, at)
 }
 
 func (f *fakeTree) add(p string, mode fs.FileMode) *fakeNode {
@@ -98,13 +128,7 @@ func (f *fakeTree) Lstat(p string) (Info, error) {
 	if err != nil {
 		return Info{}, err
 	}
-	info := Info{Mode: n.mode, UID: n.uid, Dev: 1, Ino: n.ino}
-	for _, other := range f.nodes {
-		if other == n {
-			info.Nlink++
-		}
-	}
-	return info, nil
+	return Info{Mode: n.mode, UID: n.uid, Dev: 1, Ino: n.ino, Nlink: 1 + n.more}, nil
 }
 
 func (f *fakeTree) Readlink(p string) (string, error) {
@@ -130,7 +154,7 @@ func (f *fakeTree) ReadDir(p string) ([]string, error) {
 }
 
 func (f *fakeTree) ReadFile(string) ([]byte, error) { return nil, fs.ErrNotExist }
-func (f *fakeTree) MountPoints() []string           { return f.mounts }
+func (f *fakeTree) Mounts() []HostMount             { return f.mounts }
 
 func (f *fakeTree) paths() []string { return slices.Sorted(maps.Keys(f.nodes)) }
 

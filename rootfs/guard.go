@@ -16,16 +16,6 @@ func (c *compiler) addGuards() error {
 		}
 	}
 	c.eachHardLink(linked, func(host, from string) { note(guards, host, from) })
-	d := &denier{compiler: c}
-	for target, m := range c.guardMounts(guards) {
-		c.scene.mount(&m)
-		c.classes[target] = classDeny
-		d.pin(&m)
-	}
-	return nil
-}
-
-func (c *compiler) guardMounts(guards map[string]string) map[string]Mount {
 	names := c.scene.hostNames()
 	mounts := map[string]Mount{}
 	for host, from := range guards {
@@ -39,5 +29,9 @@ func (c *compiler) guardMounts(guards map[string]string) map[string]Mount {
 			}
 		}
 	}
-	return mounts
+	for target, m := range mounts {
+		c.scene.mount(&m)
+		c.classes[target] = classDeny
+	}
+	return nil
 }

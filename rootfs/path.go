@@ -5,6 +5,7 @@ import (
 	"io/fs"
 	"iter"
 	"path"
+	"slices"
 	"strings"
 )
 
@@ -71,6 +72,7 @@ func clean(p string) bool {
 // link is a symbolic link: its own place, no component of which is a link, and what it says.
 type link struct {
 	place, text string
+	last        bool // nothing of the path comes after it
 }
 
 // chase follows every link of name, as linkAt shows them, and returns where it ends and the links it went through.
@@ -94,7 +96,7 @@ func chase(name string, linkAt func(place string) (text string, ok bool)) (strin
 			at = place
 			continue
 		}
-		links = append(links, link{place, text})
+		links = append(links, link{place, text, !slices.ContainsFunc(rest, func(p string) bool { return p != "" && p != "." })})
 		if len(links) > maxLinks {
 			return place, links, errLoop
 		}

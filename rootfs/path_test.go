@@ -86,8 +86,8 @@ func TestFollow(t *testing.T) {
 		}
 	}
 	tr, _ := follow(tree, "/r/up")
-	if want := []link{{"/r/up", "../abs/./f"}, {"/abs", "/r/d"}}; !slices.Equal(tr.links, want) {
-		t.Errorf("links on the way: %q", tr.links)
+	if want := []link{{"/r/up", "../abs/./f", true}, {"/abs", "/r/d", false}}; !slices.Equal(tr.links, want) {
+		t.Errorf("links on the way: %+v", tr.links)
 	}
 }
 

@@ -139,6 +139,9 @@ func (c *compiler) source(g Grant, maySkip bool) (t trail, ok bool, err error) {
 		return t, false, err
 	}
 	t, err = follow(c.tree, g.Path)
+	if l, ok := c.hands.first(t.links); ok {
+		return t, false, redirected(g.From, g.Path, l, t.real)
+	}
 	if k := kernelPlace(t.places(g.Path)...); k != "" {
 		return t, false, invalid("", "%s %q: nothing that lies in or goes through the host's %s can be shown", g.From, g.Path, k)
 	}

@@ -95,18 +95,36 @@ func (s *scene) cover(p string) *Mount {
 
 // walk follows path through the view.
 func (s *scene) walk(p string) (Place, error) {
-	at, _, err := chase(p, func(place string) (string, bool) {
+	spot, _, err := s.trace(p)
+	return spot, err
+}
+
+// trace is walk, and lists the links on the way by their places inside.
+func (s *scene) trace(p string) (Place, []link, error) {
+	at, links, err := chase(p, func(place string) (string, bool) {
 		spot, err := s.at(place)
 		return spot.link, err == nil && spot.link != ""
 	})
 	if err != nil {
-		return Place{Path: at}, fmt.Errorf("follow %q: %w", p, err)
+		return Place{Path: at}, links, fmt.Errorf("follow %q: %w", p, err)
 	}
 	spot, err := s.at(at)
 	if err != nil {
 		err = fmt.Errorf("look up %q: %w", p, err)
 	}
-	return spot, err
+	return spot, links, err
+}
+
+// onHost gives links inside that a bind shows the host paths that they have outside. Others are the sandbox's own.
+func (s *scene) onHost(links []link) []link {
+	var list []link
+	for _, l := range links {
+		if m := s.cover(l.place); m != nil && m.Kind == MountBind && m.Source != "" {
+			l.place = rebase(l.place, m.Target, m.Source)
+			list = append(list, l)
+		}
+	}
+	return list
 }
 
 // at says what stands at a path of which no component but the last is a link.

@@ -2,6 +2,7 @@ package rootfs
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 )
 
@@ -14,7 +15,7 @@ func (c *compiler) checkSecrets() error {
 		}
 	}
 	secrets, linked, err := c.secrets(shown)
-	if err != nil || len(secrets) == 0 {
+	if err != nil {
 		return err
 	}
 	for _, g := range c.grants {
@@ -24,51 +25,74 @@ func (c *compiler) checkSecrets() error {
 			}
 		}
 	}
-	if err := c.checkSecretLinks(linked, secrets, shown); err != nil {
+	if err := c.checkSecretLinks(linked, shown); err != nil {
 		return err
 	}
 	return c.checkBaseSecrets(secrets)
 }
 
-// secrets collects those that no deny hides, by real path, and the files among them that have other names. No grant may
-// hold one.
-func (c *compiler) secrets(shown map[string]grant) (secrets map[string]Grant, linked map[inode]string, err error) {
-	secrets, linked = map[string]Grant{}, map[inode]string{}
+// secrets collects those that no deny hides, under every host path that mounts give them, and all files that have other
+// names: a deny of a directory does not hide these. No grant may hold a secret.
+func (c *compiler) secrets(shown map[string]grant) (secrets, linked map[string]Grant, err error) {
+	secrets, linked = map[string]Grant{}, map[string]Grant{}
 	for _, s := range sortedGrants(c.Policy.Secrets) {
 		if err := checkPath(s); err != nil {
 			return nil, nil, err
 		}
-		t, err := follow(c.tree, s.Path)
-		if c.isDenied(t.real) {
-			continue
+		t, missing := follow(c.tree, s.Path)
+		l, redirects := c.hands.first(t.links)
+		if redirects {
+			t.real = l.place // what a program may have made says nothing of where the secret is
 		}
-		for up := range ups(t.real) {
-			if g, ok := shown[up]; ok {
-				return nil, nil, secretError(g, s, "holds")
+		names := append([]string{t.real}, c.places.parts(t.real)...)
+		for _, name := range slices.DeleteFunc(names, c.isDenied) {
+			if g, how, ok := holder(shown, t.real, name); ok {
+				return nil, nil, secretError(g, s, how)
 			}
+			secrets[name] = s
 		}
-		secrets[t.real] = s
-		if err == nil && t.info.Mode.IsRegular() && t.info.Nlink > 1 {
-			linked[inode{t.info.Dev, t.info.Ino}] = t.real
+		if missing == nil && !redirects && !t.info.Mode.IsDir() && t.info.Nlink > 1 {
+			linked[t.real] = s
 		}
 	}
 	return secrets, linked, nil
 }
 
+// holder is the grant that shows a name of a secret.
+func holder(shown map[string]grant, real, name string) (grant, string, bool) {
+	for up := range ups(name) {
+		if g, ok := shown[up]; ok {
+			how := "holds"
+			if name != real {
+				how = fmt.Sprintf("holds, as %q,", name)
+			}
+			return g, how, true
+		}
+	}
+	return grant{}, "", false
+}
+
 // checkSecretLinks looks for further hard links of secret files.
-func (c *compiler) checkSecretLinks(linked map[inode]string, secrets map[string]Grant, shown map[string]grant) error {
+func (c *compiler) checkSecretLinks(linked map[string]Grant, shown map[string]grant) error {
+	wanted := map[inode]string{}
+	for _, real := range slices.Sorted(maps.Keys(linked)) {
+		if info, err := c.tree.Lstat(real); err == nil {
+			wanted[inode{info.Dev, info.Ino}] = real
+		}
+	}
 	first, secret := "", ""
-	c.eachHardLink(linked, func(host, real string) {
+	c.eachHardLink(wanted, func(host, real string) {
 		if !c.isDenied(host) && (first == "" || host < first) {
 			first, secret = host, real
 		}
 	})
-	for up := range ups(first) {
-		if g, ok := shown[up]; ok && first != "" {
-			return secretError(g, secrets[secret], fmt.Sprintf("holds, as %q,", first))
-		}
+	if first == "" {
+		return nil
 	}
-	return nil
+	if g, how, ok := holder(shown, secret, first); ok {
+		return secretError(g, linked[secret], how)
+	}
+	return c.baseError(linked[secret], fmt.Sprintf("shows, as %q,", first))
 }
 
 // checkBaseSecrets looks for secrets that the base shows.
@@ -91,9 +115,13 @@ func (c *compiler) checkBaseSecrets(secrets map[string]Grant) error {
 		return nil
 	}
 	s := secrets[slices.Min(seen)]
+	return c.baseError(s, "shows")
+}
+
+func (c *compiler) baseError(s Grant, how string) *Error {
 	return &Error{
 		Code:    codeSecret,
-		Message: fmt.Sprintf("files.base %q (%s) shows the secret %q (%s)", c.Policy.Base.Kind, c.baseFrom(), s.Path, s.From),
+		Message: fmt.Sprintf("files.base %q (%s) %s the secret %q (%s)", c.Policy.Base.Kind, c.baseFrom(), how, s.Path, s.From),
 		Hint:    fmt.Sprintf("deny it: files.deny = [%q]", s.Path),
 	}
 }

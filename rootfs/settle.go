@@ -88,14 +88,12 @@ func (c *compiler) place() (moved bool, err error) {
 	maps.Copy(c.scene.entries, c.entries)
 	for i := range c.items {
 		it := &c.items[i]
-		spot, walkErr := c.scene.walk(it.Target)
-		if errors.Is(walkErr, errLoop) {
-			if err == nil {
-				err = invalid("", "%s %q goes in circles through symbolic links", it.From, it.asked)
-			}
+		spot, links, walkErr := c.scene.trace(it.Target)
+		if it.class == classBase && c.replaced(it, spot) && !errors.Is(walkErr, errLoop) {
 			continue
 		}
-		if it.class == classBase && c.replaced(it, spot) {
+		if lost, why := c.targetIsLost(it, links, spot, walkErr); lost {
+			err = cmp.Or(err, why)
 			continue
 		}
 		if spot.Path != it.Target {
@@ -106,6 +104,19 @@ func (c *compiler) place() (moved bool, err error) {
 		}
 	}
 	return moved, err
+}
+
+// targetIsLost reports whether a target goes in circles, or through a link that a program may have made. What the policy
+// asks for is refused in that case, what sandboxes have by default is left out.
+func (c *compiler) targetIsLost(it *item, links []link, spot Place, walkErr error) (bool, error) {
+	if errors.Is(walkErr, errLoop) {
+		return true, invalid("", "%s %q goes in circles through symbolic links", it.From, it.asked)
+	}
+	l, redirects := c.hands.first(c.scene.onHost(links))
+	if !redirects || it.class < classRead {
+		return redirects, nil
+	}
+	return true, redirected(it.From, it.asked, l, spot.Path)
 }
 
 // replaced reports whether the policy put something of its own where this part of the base would be. The base's own
@@ -242,7 +253,10 @@ func (c *compiler) addName(n name) {
 	if err != nil || real.Host != n.real {
 		return // something else was asked for at that place, and won
 	}
-	spot, err := c.scene.walk(n.written)
+	spot, links, err := c.scene.trace(n.written)
+	if _, redirects := c.hands.first(c.scene.onHost(links)); redirects {
+		return
+	}
 	there := spot.Host == n.real && spot.Writable == real.Writable
 	if errors.Is(err, errLoop) || there || c.scene.mounts[spot.Path] != nil {
 		return // the name leads there, or to something else that the policy put there

@@ -14,16 +14,16 @@ import (
 // maxReadFile is the most that the host's Tree reads of a file, in bytes. All it is for are small configuration files.
 const maxReadFile = 1 << 20
 
-// HostTree is the file tree of the machine, as this process sees it. Its mount points are those of the time of the call.
+// HostTree is the file tree of the machine, as this process sees it. Its mounts are those of the time of the call.
 func HostTree() (Tree, error) {
 	data, err := os.ReadFile("/proc/thread-self/mountinfo")
 	if err != nil {
 		return nil, fmt.Errorf("list host mounts: %w", err)
 	}
-	return hostTree{parseMountPoints(string(data))}, nil
+	return hostTree{parseMounts(string(data))}, nil
 }
 
-type hostTree struct{ mountPoints []string }
+type hostTree struct{ mounts []HostMount }
 
 func (hostTree) Lstat(p string) (Info, error) {
 	fi, err := os.Lstat(p)
@@ -95,7 +95,7 @@ func (hostTree) HasACL(p string) bool {
 	return err == nil && n > 0
 }
 
-func (t hostTree) MountPoints() []string { return t.mountPoints }
+func (t hostTree) Mounts() []HostMount { return t.mounts }
 
 // treeError makes a path below a file one that does not exist.
 func treeError(err error) error {
@@ -105,15 +105,20 @@ func treeError(err error) error {
 	return err
 }
 
-// parseMountPoints takes the fifth field of each line of /proc/self/mountinfo.
-func parseMountPoints(mountinfo string) []string {
-	var list []string
+// parseMounts takes the first five fields of each line of /proc/self/mountinfo.
+func parseMounts(mountinfo string) []HostMount {
+	const wanted = 6
+	var list []HostMount
 	for line := range strings.Lines(mountinfo) {
-		if fields := strings.Split(line, " "); len(fields) > 4 {
-			list = append(list, unescapeOctal(fields[4]))
+		f := strings.SplitN(line, " ", wanted)
+		if len(f) < wanted-1 {
+			continue
 		}
+		id, _ := strconv.Atoi(f[0]) // the kernel writes numbers
+		up, _ := strconv.Atoi(f[1])
+		list = append(list, HostMount{id, up, f[2], unescapeOctal(f[3]), unescapeOctal(f[4])})
 	}
-	return sortedUnique(list)
+	return list
 }
 
 // unescapeOctal undoes what the kernel does to space, tab, newline and backslash in a path: "\040".

@@ -2,6 +2,7 @@ package rootfs
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -54,8 +55,8 @@ func TestHostTree(t *testing.T) {
 			t.Errorf("Lstat(%q): %v", p, err)
 		}
 	}
-	if !slices.Contains(tree.MountPoints(), "/proc") {
-		t.Errorf("no /proc in %q", tree.MountPoints())
+	if p := newPlaces(tree, tree.Mounts()); p.visible["/proc"].Root != "/" || p.of("/proc/self").path != "/self" {
+		t.Errorf("no /proc in %+v", tree.Mounts())
 	}
 	// The machine's own tree compiles with each base.
 	for _, base := range []string{"base none", "base system", "base host"} {
@@ -73,12 +74,17 @@ func TestHostTree(t *testing.T) {
 	}
 }
 
-func TestParseMountPoints(t *testing.T) {
-	got := parseMountPoints("22 1 0:21 / /proc rw - proc proc rw\n" +
+func TestParseMounts(t *testing.T) {
+	var got []string
+	for _, m := range parseMounts("22 1 0:21 / /proc rw - proc proc rw\n" +
 		"30 1 8:1 /x /mnt/a\\040b\\011c\\012d\\134e rw shared:1 - ext4 /dev/sda1 rw\n" +
 		"31 1 8:1 / / rw - ext4 /dev/sda1 rw\n32 1 8:1 / / rw - ext4 x rw\n" +
-		"33 1 8:1 / /odd\u00a0\\x\\9 rw - ext4 x rw\nshort line\n")
-	same(t, "mount points", got, []string{"/", "/mnt/a b\tc\nd\\e", "/odd\u00a0\\x\\9", "/proc"})
+		"33 1 8:1 / /odd\u00a0\\x\\9 rw - ext4 x rw\nshort line\n") {
+		got = append(got, fmt.Sprintf("%d %d %s %s %s", m.ID, m.Parent, m.Dev, m.Root, m.Target))
+	}
+	same(t, "mounts", got, []string{
+		"22 1 0:21 / /proc", "30 1 8:1 /x /mnt/a b\tc\nd\\e", "31 1 8:1 / /", "32 1 8:1 / /", "33 1 8:1 / /odd\u00a0\\x\\9",
+	})
 }
 
 // To open a FIFO lets its writer go on, even if nothing is read: what is no regular file is not opened.

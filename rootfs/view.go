@@ -11,7 +11,7 @@ type Tree interface {
 	Readlink(path string) (string, error)
 	ReadDir(path string) ([]string, error) // names, sorted
 	ReadFile(path string) ([]byte, error)  // small files only
-	MountPoints() []string                 // where the host has mounts, sorted
+	Mounts() []HostMount                   // of the host, in the order of mountinfo
 }
 
 // Info is what Compile needs to know of a host file.
@@ -89,17 +89,17 @@ type Mount struct {
 	Source   string    `json:"source,omitempty"` // host path of a bind, with every link resolved
 	Target   string    `json:"target"`           // inside, with every link resolved
 	Writable bool      `json:"writable,omitempty"`
-	// Pin is whether the bind is there only so that the directory cannot be renamed or removed: it shows what would be there anyway.
-	Pin      bool   `json:"-"`
-	Dir      bool   `json:"dir"`                // the target is a directory
-	Size     int64  `json:"size,omitempty"`     // bytes, tmpfs
-	Inodes   int64  `json:"inodes,omitempty"`   // tmpfs
-	Mode     uint32 `json:"mode,omitempty"`     // of a tmpfs' root directory
-	Owned    bool   `json:"owned,omitempty"`    // a tmpfs' root directory belongs to the program's user
-	PerExec  bool   `json:"per_exec,omitempty"` // made anew for each exec
-	Idmapped bool   `json:"idmapped,omitempty"` // a bind that shows the caller's files as the program's own; not set by Compile
-	Content  string `json:"content,omitempty"`  // of a generated file: Source is empty and the launcher writes Content to a file of its own and binds that
-	From     string `json:"from"`               // the rule of the policy, or the default, that asked for it
+	Dir      bool      `json:"dir"`                // the target is a directory
+	Size     int64     `json:"size,omitempty"`     // bytes, tmpfs
+	Inodes   int64     `json:"inodes,omitempty"`   // tmpfs
+	Mode     uint32    `json:"mode,omitempty"`     // of a tmpfs' root directory
+	Owned    bool      `json:"owned,omitempty"`    // a tmpfs' root directory belongs to the program's user
+	PerExec  bool      `json:"per_exec,omitempty"` // made anew for each exec
+	Pin      bool      `json:"pin,omitempty"`      // a bind of what is there anyway, so that it cannot be renamed or removed
+	Link     bool      `json:"link,omitempty"`     // the target is a symbolic link, which is mounted on and not followed
+	Idmapped bool      `json:"idmapped,omitempty"` // a bind that shows the caller's files as the program's own; not set by Compile
+	Content  string    `json:"content,omitempty"`  // of a generated file: Source is empty and the launcher writes Content to a file of its own and binds that
+	From     string    `json:"from"`               // the rule of the policy, or the default, that asked for it
 }
 
 // Denied is a denied path in a place that the program sees. A mask lasts no longer than the file under it: the kernel
@@ -121,7 +121,7 @@ type View struct {
 	Absent  []Denied `json:"absent,omitempty"` // denied, and not there
 	Masked  []Denied `json:"masked,omitempty"` // denied, and masked by one of Mounts
 	Workdir string   `json:"workdir"`
-	Skipped []string `json:"skipped,omitempty"` // grants left out by missing = "skip", ready to print
+	Skipped []string `json:"skipped,omitempty"` // what was asked for and left out, ready to print
 }
 
 // Error is a fault in the policy's files that the user can mend.

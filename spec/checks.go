@@ -44,8 +44,8 @@ func checks(p *Policy, h *Host, id identity, plan *Plan) hooks.Subject {
 func addGrants(s *hooks.Subject, v *rootfs.View) {
 	grants := 0
 	for _, m := range v.Mounts {
-		if pin(v, m) {
-			continue // there is nothing to prove of it, and a program may have shut the directory above
+		if m.Pin { // it shows nothing that is not there anyway, and is nowhere to be seen
+			continue
 		}
 		p := hooks.Path{Inside: m.Target, Host: m.Source, Dir: m.Dir, Idmapped: m.Idmapped}
 		switch {
@@ -68,15 +68,6 @@ func addGrants(s *hooks.Subject, v *rootfs.View) {
 	}
 }
 
-// pin says whether a mount only shows, writable, what the mount above it shows in the same place.
-func pin(v *rootfs.View, m rootfs.Mount) bool {
-	return m.Kind == rootfs.MountBind && m.Writable && slices.ContainsFunc(v.Mounts, func(o rootfs.Mount) bool {
-		rel, err := filepath.Rel(o.Target, m.Target)
-		return o.Kind == rootfs.MountBind && o.Writable && o.Target != m.Target && err == nil && filepath.IsLocal(rel) &&
-			m.Source == filepath.Join(o.Source, rel)
-	})
-}
-
 // addAbsent adds what is denied and does not exist: nothing can be shown of it, and that has to be said.
 func addAbsent(s *hooks.Subject, v *rootfs.View) {
 	for _, d := range v.Absent {
@@ -87,12 +78,19 @@ func addAbsent(s *hooks.Subject, v *rootfs.View) {
 // addSecrets adds each secret under every name that the view could have for it: its own, and those that the grants which
 // hold it give it.
 func addSecrets(s *hooks.Subject, secrets []rootfs.Grant, tree rootfs.Tree, v *rootfs.View) {
+	if len(secrets) == 0 {
+		return
+	}
+	follow := v.Follower(tree)
 	for _, secret := range secrets {
-		real := rootfs.RealPath(tree, secret.Path)
-		list := append(names(v, real), secret.Path, real)
+		real, err := follow(secret.From, secret.Path)
+		list := append(names(v, real), real)
+		if err == nil { // else a program may have made what the name leads to
+			list = append(list, secret.Path)
+		}
 		slices.Sort(list)
 		for _, name := range slices.Compact(list) {
-			s.Paths = append(s.Paths, hooks.Path{Kind: hooks.Secret, Inside: name, Host: secret.Path})
+			s.Paths = append(s.Paths, hooks.Path{Kind: hooks.Secret, Inside: name, Host: real})
 		}
 	}
 }

@@ -45,7 +45,7 @@ func foreign(p *Policy, tree rootfs.Tree, plan *Plan) []hooks.Path {
 		}
 	}
 	for _, m := range plan.View.Mounts {
-		if writableTmpfs(m) || granted(p, m) {
+		if writableTmpfs(m) || granted(p, m) || m.Pin && m.Link {
 			continue
 		}
 		it := hooks.Path{Inside: m.Target, Host: m.Source, Dir: m.Dir, Named: !inGrant(p, plan.View, path.Dir(m.Target))}

@@ -7,6 +7,7 @@ import (
 	"net/url"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/sandboxrun/sandboxrun/netpolicy"
 	"github.com/sandboxrun/sandboxrun/rootfs"
@@ -23,6 +24,7 @@ type Door struct {
 	Kind   string         `json:"kind"`
 	Listen netip.AddrPort `json:"listen"`
 	Target string         `json:"target,omitempty"` // of a forward: "127.0.0.1:9001" or "unix:/run/pg.sock"
+	Socket string         `json:"socket,omitempty"` // of a target "unix:": its path with every link resolved
 
 	// Of a forward: which key of the policy asks for it, where, and for network.env_urls the variable that holds its URL.
 	Key      string `json:"key,omitempty"`
@@ -56,15 +58,22 @@ func loopback() netip.Addr { return netip.AddrFrom4([4]byte{127, 0, 0, 1}) }
 func proxied(mode string) bool { return mode == netpolicy.Allowlist || mode == netpolicy.Public }
 
 // network decides the relay, the environment that leads programs to it, and what is worth a warning.
-func network(p *Policy, h *Host, plan *Plan) {
+// The error is a *rootfs.Error.
+func network(p *Policy, h *Host, plan *Plan) error {
 	n := &p.Network
 	if n.Mode == netpolicy.Host {
 		plan.Warnings = append(plan.Warnings, "network: the program has the host's own network and every service on it")
-		return
+		return nil
 	}
 	list := forwards(p, plan.Exec.Passed(h.Env, h.ExecEnv))
 	r := &Relay{Policy: *n}
 	for _, f := range list {
+		if name, ok := strings.CutPrefix(f.target, "unix:"); ok {
+			var err error
+			if f.socket, err = plan.View.Follower(h.Tree)(f.from+": "+f.key, name); err != nil {
+				return err
+			}
+		}
 		r.Doors = append(r.Doors, f.doors()...)
 	}
 	if proxied(n.Mode) {
@@ -77,6 +86,7 @@ func network(p *Policy, h *Host, plan *Plan) {
 		plan.Relay = r
 	}
 	plan.LowPorts = !slices.ContainsFunc(r.Doors, func(d Door) bool { return d.Listen.Port() < lowPorts })
+	return nil
 }
 
 // sockets warns of services of the host's that a granted directory shows: no namespace stands between a program and a
@@ -188,6 +198,7 @@ type forward struct {
 	addr     netip.Addr // on which it is reached; 127.0.0.1 stands for ::1 too
 	port     int
 	target   string
+	socket   string
 	key      string
 	from     string
 	variable string
@@ -201,7 +212,8 @@ func (f forward) doors() []Door {
 	list := make([]Door, 0, len(addrs))
 	for _, a := range addrs {
 		list = append(list, Door{
-			Kind: DoorForward, Listen: netip.AddrPortFrom(a, uint16(f.port)), Target: f.target, Key: f.key, From: f.from, Variable: f.variable,
+			Kind: DoorForward, Listen: netip.AddrPortFrom(a, uint16(f.port)), Target: f.target, Socket: f.socket, Key: f.key, From: f.from,
+			Variable: f.variable,
 		})
 	}
 	return list

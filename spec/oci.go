@@ -2,6 +2,7 @@ package spec
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/opencontainers/runtime-spec/specs-go"
 
@@ -57,6 +58,17 @@ func ociSpec(p *Plan, h *Host, id identity) *specs.Spec {
 		passOverOwners(s.Linux.Seccomp)
 	}
 	return s
+}
+
+// Portable is the configuration for another runtime, and how many mounts it lacks: none but ours can mount on a symbolic
+// link. What the links of a deny lead to is masked all the same.
+func (p *Plan) Portable() (s *specs.Spec, lacks int) {
+	oci, links := *p.Spec, map[string]bool{}
+	for _, m := range p.View.Mounts {
+		links[m.Target] = m.Link
+	}
+	oci.Mounts = slices.DeleteFunc(slices.Clone(oci.Mounts), func(m specs.Mount) bool { return links[m.Destination] })
+	return &oci, len(p.Spec.Mounts) - len(oci.Mounts)
 }
 
 // resources are the limits that a control group holds, for another runtime.

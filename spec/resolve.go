@@ -57,7 +57,9 @@ func Resolve(p *Policy, h *Host) (*Plan, error) {
 	makeWay(p, h, ids, plan)
 	plan.Search = searched(p, plan.View)
 	plan.Exec = execOf(p, h, ids, plan.View.Workdir, home)
-	network(p, h, plan)
+	if err := network(p, h, plan); err != nil {
+		return nil, err
+	}
 	sockets(h, plan)
 	plan.SetGroup = setGroup(plan.View, h.Tree)
 	if err := limits(p, h, plan); err != nil {

@@ -67,7 +67,7 @@ func (t madeUpTree) ReadFile(p string) ([]byte, error) {
 	return []byte(t[p]), nil
 }
 
-func (t madeUpTree) MountPoints() []string { return nil }
+func (t madeUpTree) Mounts() []rootfs.HostMount { return nil }
 
 func madeUpHost() *Host {
 	return &Host{

@@ -164,26 +164,34 @@ func (c bpfCond) inField() (span bpfSpan, field uint64, ok bool) {
 // ranges of that field.
 func bpfStarts(rules []bpfRule, index uint) (starts []uint64, field uint64, ok bool) {
 	starts = []uint64{0}
-	for _, r := range rules {
-		for _, c := range r.conds {
-			if c.index != index {
-				continue
-			}
-			span, f, ok := c.inField()
-			if len(starts) == 1 {
-				field = f
-			}
-			if !ok || f != field {
-				return nil, 0, false
-			}
-			starts = append(starts, span.from)
-			if span.from <= span.to && span.to < field {
-				starts = append(starts, span.to+1)
-			}
+	for _, c := range condsOf(rules, index) {
+		span, f, ok := c.inField()
+		if len(starts) == 1 {
+			field = f
+		}
+		if !ok || f != field {
+			return nil, 0, false
+		}
+		starts = append(starts, span.from)
+		if span.from <= span.to && span.to < field {
+			starts = append(starts, span.to+1)
 		}
 	}
 	slices.Sort(starts)
 	return slices.Compact(starts), field, true
+}
+
+// condsOf are all that rules ask of one argument.
+func condsOf(rules []bpfRule, index uint) []bpfCond {
+	var list []bpfCond
+	for _, r := range rules {
+		for _, c := range r.conds {
+			if c.index == index {
+				list = append(list, c)
+			}
+		}
+	}
+	return list
 }
 
 // given returns what is left of rules where a condition is known to hold: less those rules that it excludes, and less the

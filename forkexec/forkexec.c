@@ -18,13 +18,11 @@
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
-#include <grp.h>
 #include <linux/capability.h>
 #include <linux/close_range.h>
 #include <linux/keyctl.h>
 #include <linux/netlink.h>
 #include <linux/securebits.h>
-#include <linux/seccomp.h>
 #include <poll.h>
 #include <sched.h>
 #include <signal.h>
@@ -42,72 +40,12 @@
 #include "child.h"
 #include "forkexec.h"
 #include "raw.h"
+#include "steps.h"
 
 #define VFORK (CLONE_VM | CLONE_VFORK | SIGCHLD)
-#define LAST_SIGNAL 64
 #define KEYRING_PERMISSIONS 0x3f1b0000 // possessor: all; user: view, read, search (so the next exec finds it), link
-#define LAST_CAPABILITY 63 // more than any kernel has; the loop ends at the first unknown one
 
 static char *stack(struct fx_exec *x, int n) { return x->stacks + (n + 1) * FX_STACK; }
-
-static int fail(struct fx_exec *x, enum fx_step step, size_t index)
-{
-	if (x->step == FX_OK) {
-		x->step = step;
-		x->err = errno;
-		x->index = index;
-	}
-	return 125;
-}
-
-#define TRY(step, index, expr) do { if ((expr) < 0) return fail(x, (step), (index)); } while (0)
-
-// No capability is left anywhere, nor can one come back: not by execve (bounding set, no_new_privs), not by being uid 0
-// (securebits).
-static int drop_bounding(void)
-{
-	for (int c = 0; c <= LAST_CAPABILITY; c++)
-		if (prctl(PR_CAPBSET_DROP, c, 0, 0, 0) < 0) {
-			if (errno == EINVAL && c > 0)
-				break;
-			return -1;
-		}
-	return 0;
-}
-
-#define SECUREBITS (SECBIT_NOROOT | SECBIT_NOROOT_LOCKED | SECBIT_NO_SETUID_FIXUP | SECBIT_NO_SETUID_FIXUP_LOCKED | \
-	SECBIT_KEEP_CAPS_LOCKED | SECBIT_NO_CAP_AMBIENT_RAISE | SECBIT_NO_CAP_AMBIENT_RAISE_LOCKED)
-
-static int drop_privileges(void)
-{
-	if (LAYER("bounding", drop_bounding()) < 0 || LAYER("securebits", prctl(PR_SET_SECUREBITS, SECUREBITS, 0, 0, 0)) < 0)
-		return -1;
-	struct __user_cap_header_struct h = {_LINUX_CAPABILITY_VERSION_3, 0};
-	struct __user_cap_data_struct none[2];
-	memset(none, 0, sizeof none);
-	if (LAYER("capset", syscall(SYS_capset, &h, none)) < 0)
-		return -1;
-	return LAYER("no_new_privs", prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0));
-}
-
-// A relay begins with no privilege at all: here, where there is one thread yet, so that all that Go starts have none
-// either. Without one to begin with there is nothing to drop but the way to another.
-__attribute__((constructor(102))) static void humble(int argc, char **argv, char **env)
-{
-	if (argc != 3 || strcmp(argv[0], FX_RELAY_NAME) != 0 || strcmp(argv[1], FX_RELAY_COMMAND) != 0 || env[0] != NULL)
-		return;
-	syscall(SYS_prlimit64, 0, RLIMIT_CORE, &(struct rlimit){1, 1}, NULL); // as for programs (core.c), where it may
-	struct __user_cap_header_struct h = {_LINUX_CAPABILITY_VERSION_3, 0};
-	struct __user_cap_data_struct is[2];
-	if (syscall(SYS_capget, &h, is) < 0)
-		_exit(125);
-	int set = (is[0].effective & 1 << CAP_SETPCAP) != 0;
-	if (set ? drop_privileges() < 0 : prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
-		_exit(125);
-	memset(is, 0, sizeof is);
-	if (syscall(SYS_capset, &h, is) < 0)
-		_exit(125);
-}
 
 // drop_all_but_one is for the supervisor. The capability that it keeps gives it nothing in a user namespace: timers that
 // wake the machine ask for it in the host's. But the kernel lets nobody change the priority, scheduler, processors or I/O
@@ -124,124 +62,6 @@ static int drop_all_but_one(void)
 	if (syscall(SYS_capset, &h, one) < 0)
 		return -1;
 	return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
-}
-
-// Descriptors 0, 1 and 2 and nothing else. The numbers may overlap, so they are moved away first.
-static int set_stdio(const int want[3], int listener)
-{
-	int away[4];
-	for (int i = 0; i < 3; i++)
-		if ((away[i] = fcntl(want[i], F_DUPFD_CLOEXEC, 4)) < 0)
-			return -1;
-	if (listener >= 0 && (away[3] = fcntl(listener, F_DUPFD_CLOEXEC, 4)) < 0)
-		return -1;
-	for (int i = 0; i < 3; i++)
-		if (dup2(away[i], i) < 0)
-			return -1;
-	if (listener >= 0 && dup3(away[3], FX_LISTENER, O_CLOEXEC) < 0)
-		return -1;
-	return (int)LAYER("descriptors", syscall(SYS_close_range, listener >= 0 ? FX_LISTENER + 1 : 3, ~0u, 0));
-}
-
-// The caller's ignored signals and its mask must not reach the program (DOMjudge/domjudge#3669).
-static void reset_signals(void)
-{
-	struct { void *handler; unsigned long flags; void *restorer; unsigned long mask; } dfl;
-	memset(&dfl, 0, sizeof dfl);
-	for (int s = 1; s <= LAST_SIGNAL; s++)
-		syscall(SYS_rt_sigaction, s, &dfl, NULL, 8);
-	unsigned long none = 0;
-	syscall(SYS_rt_sigprocmask, SIG_SETMASK, &none, NULL, 8);
-}
-
-// set_rlimit gives the program a limit, or the one that is there already where that is lower and not ours to raise, and
-// reads it back: a limit that does not hold must not be reported as if it did.
-static int set_rlimit(const struct fx_rlimit *want)
-{
-	struct rlimit is, l = {want->cur, want->max};
-	if (syscall(SYS_prlimit64, 0, want->resource, NULL, &is) < 0)
-		return -1;
-	if (l.rlim_max > is.rlim_max)
-		l.rlim_max = is.rlim_max;
-	if (l.rlim_cur > l.rlim_max)
-		l.rlim_cur = l.rlim_max;
-	if (syscall(SYS_prlimit64, 0, want->resource, &l, NULL) < 0 ||
-	    syscall(SYS_prlimit64, 0, want->resource, NULL, &is) < 0)
-		return -1;
-	errno = EIO;
-	return is.rlim_cur == l.rlim_cur && is.rlim_max == l.rlim_max ? 0 : -1;
-}
-
-static int set_affinity(const unsigned long *cpus)
-{
-	unsigned long is[FX_CPUS / (8 * sizeof(long))];
-	memset(is, 0, sizeof is);
-	if (syscall(SYS_sched_setaffinity, 0, sizeof is, cpus) < 0 || syscall(SYS_sched_getaffinity, 0, sizeof is, is) < 0)
-		return -1;
-	errno = EIO;
-	return memcmp(is, cpus, sizeof is) == 0 ? 0 : -1;
-}
-
-// be_ordinary takes from a program what its caller may have lent it: a real-time scheduler, and the right to a better
-// priority than it starts with. It must not be able to keep the launcher and the supervisor from running.
-static int be_ordinary(void)
-{
-	static const int lent[] = {RLIMIT_NICE, RLIMIT_RTPRIO};
-	for (size_t i = 0; i < sizeof lent / sizeof *lent; i++) {
-		struct rlimit is, none = {0, 0};
-		if (syscall(SYS_prlimit64, 0, lent[i], NULL, &is) < 0 ||
-		    (is.rlim_max > 0 && syscall(SYS_prlimit64, 0, lent[i], &none, NULL) < 0))
-			return -1;
-	}
-	long policy = syscall(SYS_sched_getscheduler, 0) & ~SCHED_RESET_ON_FORK;
-	struct sched_param p = {0};
-	return policy == SCHED_FIFO || policy == SCHED_RR ? (int)syscall(SYS_sched_setscheduler, 0, SCHED_OTHER, &p) : 0;
-}
-
-// has_other_ids says whether the program is another user than the supervisor.
-static int has_other_ids(const struct fx_exec *x) { return x->uid != 0 || x->gid != 0; }
-
-// drop_saved_ids leaves a program that was born with its ids no trace of the supervisor's. Its own are mapped by now.
-static int drop_saved_ids(void)
-{
-	if (syscall(SYS_setresgid, -1, -1, syscall(SYS_getegid)) < 0)
-		return -1;
-	return (int)syscall(SYS_setresuid, -1, -1, syscall(SYS_geteuid));
-}
-
-static int program(void *arg)
-{
-	struct fx_exec *x = arg;
-	fx_call(x, FX_AT_ENTRY);
-	// setgroups must be off before an unprivileged process may map its gid, and so stays off for the program.
-	TRY(FX_MAP, 0, write_file("/proc/self/setgroups", "deny"));
-	TRY(FX_MAP, 0, write_file("/proc/self/uid_map", x->uid_map));
-	TRY(FX_MAP, 0, write_file("/proc/self/gid_map", x->gid_map));
-	if (has_other_ids(x))
-		TRY(FX_IDS, 0, drop_saved_ids());
-	TRY(FX_SESSION, 0, setsid());
-	TRY(FX_STDIO, 0, set_stdio(x->stdio, x->listener));
-	if (x->tty)
-		TRY(FX_TTY, 0, ioctl(0, TIOCSCTTY, 0));
-	TRY(FX_RLIMIT, x->n_rlimits, fx_restore_limits());
-	for (size_t i = 0; i < x->n_rlimits; i++)
-		TRY(FX_RLIMIT, i, set_rlimit(&x->rlimits[i]));
-	if (x->cpus)
-		TRY(FX_AFFINITY, 0, set_affinity(x->cpus));
-	TRY(FX_AFFINITY, 1, be_ordinary());
-	umask(x->umask);
-	TRY(FX_PRIVILEGE, 0, drop_privileges());
-	TRY(FX_DIR, 0, chdir(x->dir)); // after the capabilities: the program's own rights decide
-	reset_signals();
-	fx_call(x, FX_UNFILTERED);
-	if (x->filter.len > 0)
-		TRY(FX_SECCOMP, 0, fx_load_filter(x));
-	if (x->n_calls > 0) {
-		fx_call(x, FX_IN_PLACE);
-		return 0;
-	}
-	execve(x->path, x->argv, x->envp);
-	return fail(x, FX_EXECVE, 0);
 }
 
 // init becomes the reaper: descriptor 0 is whose end ends it, 1 where it reports. Only fails.
@@ -283,13 +103,13 @@ static int share_limits(const struct fx_limits *l)
 		if (is.rlim_max == RLIM_INFINITY || is.rlim_max <= shares[i].least)
 			continue;
 		struct fx_rlimit part = {shares[i].resource, is.rlim_max / shares[i].part, is.rlim_max / shares[i].part};
-		if (set_rlimit(&part) < 0)
+		if (fx_set_rlimit(&part) < 0)
 			return -1;
 	}
 	if (!l || !l->nproc)
 		return 0;
 	struct fx_rlimit all = {RLIMIT_NPROC, l->nproc, l->nproc};
-	return set_rlimit(&all);
+	return fx_set_rlimit(&all);
 }
 
 static int clone_pidfd(int (*fn)(void *), struct fx_exec *x, int n, int flags, volatile int *pidfd)
@@ -459,7 +279,7 @@ static int init(void *arg)
 	TRY(FX_RLIMIT, x->n_rlimits, share_limits(l));
 	if (has_other_ids(x))
 		TRY(FX_IDS, 0, lend_ids(x));
-	TRY(FX_USERNS, 0, clone_pidfd(program, x, 3, CLONE_NEWUSER, &x->program_pidfd));
+	TRY(FX_USERNS, 0, clone_pidfd(fx_program, x, 3, CLONE_NEWUSER, &x->program_pidfd));
 	if (x->step != FX_OK)
 		return 125;
 	if (x->n_calls > 0) // there is no program to wait for

@@ -16,6 +16,14 @@ func (c *compiler) addGuards() error {
 		}
 	}
 	c.eachHardLink(linked, func(host, from string) { note(guards, host, from) })
+	for target, m := range c.guardMounts(guards) {
+		c.scene.mount(&m)
+		c.classes[target] = classDeny
+	}
+	return nil
+}
+
+func (c *compiler) guardMounts(guards map[string]string) map[string]Mount {
 	names := c.scene.hostNames()
 	mounts := map[string]Mount{}
 	for host, from := range guards {
@@ -29,9 +37,5 @@ func (c *compiler) addGuards() error {
 			}
 		}
 	}
-	for target, m := range mounts {
-		c.scene.mount(&m)
-		c.classes[target] = classDeny
-	}
-	return nil
+	return mounts
 }

@@ -6,23 +6,33 @@ import "testing"
 func TestGuards(t *testing.T) {
 	for name, c := range map[string]struct{ host, rules, guarded, want []string }{
 		"in the workspace": {
-			[]string{"f /ws/p.toml", "f /ws/x"}, []string{"write /ws"}, []string{"/ws/p.toml"},
+			[]string{"f /ws/p.toml", "f /ws/x"},
+			[]string{"write /ws"},
+			[]string{"/ws/p.toml"},
 			[]string{"rw /ws/", "ro /ws/p.toml"},
 		},
 		"deep in it, and under another name": {
-			[]string{"f /ws/a/b/p.toml"}, []string{"write /ws", "bind /ws/a /w rw"}, []string{"/ws/a/b/p.toml"},
+			[]string{"f /ws/a/b/p.toml"},
+			[]string{"write /ws", "bind /ws/a /w rw"},
+			[]string{"/ws/a/b/p.toml"},
 			[]string{"rw /ws/", "rw /w/ from /ws/a", "rw /w/b/ from /ws/a/b", "rw /ws/a/", "ro /w/b/p.toml from /ws/a/b/p.toml", "ro /ws/a/b/p.toml"},
 		},
 		"a hard link": {
-			[]string{"f /p.toml", "h /ws/link /p.toml"}, []string{"write /ws"}, []string{"/p.toml"},
+			[]string{"f /p.toml", "h /ws/link /p.toml"},
+			[]string{"write /ws"},
+			[]string{"/p.toml"},
 			[]string{"rw /ws/", "ro /ws/link"},
 		},
 		"read-only anyway": {
-			[]string{"f /ro/p.toml"}, []string{"read /ro"}, []string{"/ro/p.toml"},
+			[]string{"f /ro/p.toml"},
+			[]string{"read /ro"},
+			[]string{"/ro/p.toml"},
 			[]string{"ro /ro/"},
 		},
 		"denied": {
-			[]string{"f /ws/p.toml"}, []string{"write /ws", "deny /ws/p.toml"}, []string{"/ws/p.toml"},
+			[]string{"f /ws/p.toml"},
+			[]string{"write /ws", "deny /ws/p.toml"},
+			[]string{"/ws/p.toml"},
 			[]string{"rw /ws/", "mask /ws/p.toml"},
 		},
 		"not there": {[]string{"f /ws/x"}, []string{"write /ws"}, []string{"/ws/p.toml"}, []string{"rw /ws/"}},

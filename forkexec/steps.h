@@ -1,0 +1,27 @@
+// What the children of an exec (forkexec.c, program.c) have in common: how a step that fails is told.
+#ifndef STEPS_H
+#define STEPS_H
+
+#include <errno.h>
+#include "forkexec.h"
+
+static inline int fail(struct fx_exec *x, enum fx_step step, size_t index)
+{
+	if (x->step == FX_OK) {
+		x->step = step;
+		x->err = errno;
+		x->index = index;
+	}
+	return 125;
+}
+
+#define TRY(step, index, expr) do { if ((expr) < 0) return fail(x, (step), (index)); } while (0)
+
+// has_other_ids says whether the program is another user than the supervisor.
+static inline int has_other_ids(const struct fx_exec *x) { return x->uid != 0 || x->gid != 0; }
+
+int fx_drop_privileges(void);
+int fx_set_rlimit(const struct fx_rlimit *want);
+int fx_program(void *exec);
+
+#endif

@@ -7,6 +7,7 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"syscall"
 
 	"github.com/sandboxrun/sandboxrun/rootfs"
 )
@@ -80,7 +81,7 @@ func guarded(p *rootfs.Policy, h *Host) ([]rootfs.Grant, error) {
 	var list []rootfs.Grant
 	for _, s := range sources {
 		shown, err := h.Ground.Shown(rootfs.RealPath(h.Tree, s))
-		if errors.Is(err, fs.ErrNotExist) {
+		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ELOOP) {
 			continue // the compiler says so
 		}
 		if err != nil {

@@ -84,7 +84,7 @@ func addSecrets(s *hooks.Subject, p *rootfs.Policy, tree rootfs.Tree, v *rootfs.
 	}
 	follow := v.Follower(tree)
 	for _, deny := range p.Deny {
-		real, _ := follow(deny.From, deny.Path) // of a link that a program may have made, the link
+		real, _ := follow(deny.From, deny.Path)                                                       // of a link that a program may have made, the link
 		if !slices.Contains([]string{"/dev", "/proc", "/sys"}, "/"+strings.SplitN(real, "/", 3)[1]) { // what is there is the sandbox's own
 			s.Denied = append(s.Denied, real)
 		}

@@ -3,9 +3,11 @@
 package cli
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"os"
+	"os/signal"
 	"runtime/debug"
 	"slices"
 	"strings"
@@ -15,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/sandboxrun/sandboxrun/container"
+	"github.com/sandboxrun/sandboxrun/spec"
 )
 
 // program is one run of the command.
@@ -22,11 +25,15 @@ type program struct {
 	args           []string
 	env            map[string]string
 	in             *os.File
-	out            *os.File
+	out            *output
 	err            *os.File
-	status         int // what to exit with where there is no error
+	programErr     *output // the same file as err, for what programs write there
+	status         int     // what to exit with where there is no error
 	jsonResult     bool
 	resultWasGiven bool
+	result         resultTo
+	staysInPlace   bool        // the program starts in the caller's directory, where that is inside
+	grants         []spec.Flag // what the command line adds to the policy
 	cwd            string
 	cwdErr         error // the caller's directory does not exist any more
 }
@@ -39,7 +46,11 @@ const umask = 0o022
 
 // Main runs the command and returns its exit status.
 func Main(args, environ []string, stdin, stdout, stderr *os.File) int {
-	p := &program{args: args, env: environment(environ), in: stdin, out: stdout, err: stderr}
+	gone := container.ClosedStreams()
+	p := &program{
+		args: args, env: environment(environ), in: stdin, err: stderr,
+		out: &output{f: stdout, closed: gone&2 != 0}, programErr: &output{f: stderr, closed: gone&4 != 0},
+	}
 	p.cwd, p.cwdErr = os.Getwd()
 	if p.cwdErr != nil {
 		// The caller's directory was deleted under it. Only what is relative to it then fails.
@@ -51,6 +62,7 @@ func Main(args, environ []string, stdin, stdout, stderr *os.File) int {
 	debug.SetGCPercent(-1)
 	debug.SetMemoryLimit(memoryLimit)
 	ignoreBrokenPipes()
+	signal.Ignore(unix.SIGXFSZ) // a file that may not grow is an error with a name
 	// The caller's umask must not decide whether a sandbox can be walked (opencontainers/runc#1359).
 	unix.Umask(umask)
 	if completesProgram(args) {
@@ -66,10 +78,11 @@ func Main(args, environ []string, stdin, stdout, stderr *os.File) int {
 		return p.relay()
 	}
 	err := p.app().Run(args)
-	if err == nil {
-		return p.status
+	status := p.status
+	if err != nil && (p.out.failed() == nil || !errors.Is(err, p.out.failed())) {
+		status = p.report(err)
 	}
-	return p.report(err)
+	return p.lostOutput(status)
 }
 
 // enoughFiles makes sure that the Go runtime has opened what it needs itself when it first needs it: where it cannot, it
@@ -135,7 +148,6 @@ func (p *program) app() *cli.App {
 		EnableBashCompletion: true,
 		// A comma is a part of a value: --env LIST=a,b.
 		DisableSliceFlagSeparator: true,
-		Suggest:                   true,
 		Flags:                     globalFlags(),
 		Before:                    p.before,
 		ExitErrHandler:            func(*cli.Context, error) {}, // Main reports and decides the status
@@ -145,7 +157,7 @@ func (p *program) app() *cli.App {
 			p.runCommand(), p.createCommand(), p.execCommand(), p.deleteCommand(), p.listCommand(), p.stateCommand(),
 			p.psCommand(), p.statsCommand(), p.eventsCommand(), p.logsCommand(), p.waitCommand(), p.killCommand(), p.sweepCommand(),
 			p.verifyCommand(),
-			p.specCommand(), p.explainCommand(), p.policyCommand(), p.doctorCommand(),
+			p.specCommand(), p.explainCommand(), p.policyCommand(), p.resultCommand(), p.doctorCommand(),
 			p.proxyConnectCommand(), p.versionCommand(), p.completionCommand(),
 		},
 	}
@@ -178,7 +190,25 @@ type usage struct{ message, hint string }
 func (u *usage) Error() string { return u.message }
 
 func usageError(c *cli.Context, err error, _ bool) error {
-	return &usage{err.Error(), helpHint(c)}
+	u := &usage{err.Error(), helpHint(c)}
+	name, unknown := strings.CutPrefix(err.Error(), "flag provided but not defined: -")
+	if !unknown {
+		return u
+	}
+	var names []string
+	flags := c.App.Flags
+	if c.Command != nil && c.Command.Name != "" && c.Command.Name != c.App.Name {
+		flags = c.Command.Flags
+	}
+	for _, f := range flags {
+		if v, ok := f.(cli.VisibleFlag); ok && v.IsVisible() {
+			names = append(names, f.Names()...)
+		}
+	}
+	if near := spec.Nearest(strings.TrimPrefix(name, "-"), names); len(near) > 1 {
+		u.hint = fmt.Sprintf("did you mean --%s? %s", near, u.hint)
+	}
+	return u
 }
 
 func helpHint(c *cli.Context) string {
@@ -201,8 +231,12 @@ func (p *program) noCommand(c *cli.Context) error {
 
 func unknownCommand(commands []*cli.Command, parent, name string) error {
 	u := &usage{fmt.Sprintf("unknown command %q", parent+name), "sandboxrun " + parent + "--help"}
-	if near := cli.SuggestCommand(commands, name); near != "" {
-		u.hint = "did" + strings.TrimPrefix(near, "Did") + " sandboxrun " + parent + "--help lists the commands"
+	names := make([]string, 0, len(commands))
+	for _, c := range commands {
+		names = append(names, c.Name)
+	}
+	if near := spec.Nearest(name, names); near != "" {
+		u.hint = fmt.Sprintf("did you mean %q? sandboxrun %s--help lists the commands", near, parent)
 	}
 	return u
 }
@@ -262,13 +296,14 @@ func (p *program) statePath(c *cli.Context) string {
 	return container.StorePath(dir, p.env["XDG_RUNTIME_DIR"], os.Geteuid())
 }
 
-// oneID is the only argument of many commands.
+// oneID is the only argument of many commands. Flags may follow it.
 func oneID(c *cli.Context) (string, error) {
-	switch c.NArg() {
-	case 0:
+	if c.NArg() == 0 {
 		return "", &usage{"the sandbox's id is missing", helpHint(c)}
-	case 1:
-		return c.Args().First(), nil
 	}
-	return "", &usage{fmt.Sprintf("unexpected argument %q", c.Args().Get(1)), helpHint(c)}
+	rest, err := commandAfter(c)
+	if err == nil && len(rest) > 0 {
+		err = &usage{fmt.Sprintf("unexpected argument %q", rest[0]), helpHint(c)}
+	}
+	return c.Args().First(), err
 }

@@ -14,7 +14,7 @@ func (p *program) printChecks(json bool) {
 		return
 	}
 	bold, off := "", ""
-	if p.colours(p.out) {
+	if p.colours(p.out.f) {
 		bold, off = "\x1b[1m", "\x1b[0m"
 	}
 	for _, c := range table {

@@ -15,7 +15,7 @@ func TestPrintChecks(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		p := &program{out: out}
+		p := &program{out: &output{f: out}}
 		p.printChecks(asJSON)
 		data, err := os.ReadFile(out.Name())
 		if err != nil {

@@ -22,6 +22,9 @@ func refuseAttached(c *cli.Context) error {
 			}
 		}
 	}
+	if c.Bool("detach") && c.IsSet("result") {
+		return &usage{"--result and --detach cannot be combined", "the result is not there yet: sandboxrun wait --json ID EXEC"}
+	}
 	return nil
 }
 
@@ -64,7 +67,7 @@ func (p *program) isOurs(word string) bool {
 	if len(p.args) != 3 || p.args[1] != word || len(p.env) > 0 {
 		return false
 	}
-	for _, f := range []*os.File{p.in, p.out} {
+	for _, f := range []*os.File{p.in, p.out.f} {
 		if info, err := f.Stat(); err != nil || info.Mode()&os.ModeNamedPipe == 0 {
 			return false
 		}

@@ -88,7 +88,7 @@ func statusColours() map[string]string {
 // printReport is a row for each check, with what it costs and the command below those that are not well.
 func (p *program) printReport(r *container.Report) {
 	const row, more = "%s%-7s%s  %-*s  %s\n", "%-9s%-*s%s\n"
-	colours, width := p.colours(p.out), 0
+	colours, width := p.colours(p.out.f), 0
 	for _, c := range r.Checks {
 		width = max(width, len(c.Name))
 	}

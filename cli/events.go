@@ -23,7 +23,7 @@ func (p *program) eventsCommand() *cli.Command {
 			followFlag("go on with what happens, until the sandbox ends"),
 		},
 		Action: func(c *cli.Context) error {
-			id, err := oneIDAndFlags(c)
+			id, err := oneID(c)
 			if err != nil {
 				return err
 			}

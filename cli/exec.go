@@ -2,6 +2,7 @@ package cli
 
 import (
 	"fmt"
+	"io"
 	"strings"
 
 	"github.com/urfave/cli/v2"
@@ -31,18 +32,22 @@ func (p *program) execCommand() *cli.Command {
 }
 
 func (p *program) exec(c *cli.Context) error {
+	if c.NArg() == 0 {
+		return &usage{"the sandbox's id is missing", helpHint(c)}
+	}
+	command, err := commandAfter(c)
+	if err != nil {
+		return err
+	}
+	p.jsonResult = c.Bool("json")
 	if err := refuseLater(c); err != nil {
 		return err
 	}
 	if err := refuseAttached(c); err != nil {
 		return err
 	}
-	if c.NArg() == 0 {
-		return &usage{"the sandbox's id is missing", helpHint(c)}
-	}
-	command := c.Args().Tail()
-	if len(command) > 0 && command[0] == "--" {
-		command = command[1:]
+	if err := p.wantResult(c); err != nil {
+		return err
 	}
 	signals := p.catchSignals()
 	defer signals.stop()
@@ -89,6 +94,9 @@ func (p *program) request(c *cli.Context, command []string) (container.Request, 
 		if err != nil {
 			return req, &usage{fmt.Sprintf("--memory %q is no size", text), "bytes, or a whole number with K, M, G or T"}
 		}
+		if err := spec.CheckMemory(n); err != nil {
+			return req, &usage{fmt.Sprintf("--memory %q: %v", text, err), describe(err).hint}
+		}
 		req.Memory = n
 	}
 	if c.IsSet("pids") {
@@ -103,9 +111,16 @@ func (p *program) request(c *cli.Context, command []string) (container.Request, 
 		req.Tty = terminalSize(p.in)
 	}
 	if !p.jsonResult {
-		req.Stdout, req.Stderr = p.out, p.err
+		req.Stdout, req.Stderr, req.OneOutput = writer(p.out), writer(p.programErr), oneFile(p.out, p.programErr)
 	}
 	return req, nil
+}
+
+func writer(o *output) io.Writer {
+	if o.closed {
+		return container.Closed{}
+	}
+	return o
 }
 
 // variables are those that --env sets.
@@ -126,18 +141,27 @@ func (p *program) variables(c *cli.Context) (map[string]string, error) {
 
 // execute runs the program and says how it ended.
 func (p *program) execute(sb *container.Sandbox, req container.Request, signals *signals) error {
-	restore, err := p.rawTerminal(req)
-	if err != nil {
+	if err := p.openResult(sb); err != nil {
 		return err
 	}
-	defer restore()
+	if req.Tty != nil {
+		req.TtySettings = p.terminalSettings()
+	}
+	term := p.useTerminal(&req)
+	defer term.end()
+	if term.err != nil {
+		return fmt.Errorf("set the terminal to raw mode: %w", term.err)
+	}
+	req.Cancel = &container.Cancel{}
+	started := signals.cancel(req.Cancel)
 	running, err := sb.Start(req)
+	started()
 	if err != nil {
 		return err
 	}
-	signals.forward(running, p.in)
+	signals.forward(running, term)
 	result, err := running.Wait()
-	restore()
+	term.end()
 	if err != nil {
 		return err
 	}
@@ -146,13 +170,21 @@ func (p *program) execute(sb *container.Sandbox, req container.Request, signals 
 }
 
 func (p *program) finish(r *container.Result) {
+	if err := p.out.failed(); err != nil && r.Error == nil {
+		r.Error = &container.ResultError{Code: codeOutputFailed, Message: "write standard output: " + reason(err)}
+	}
 	p.status = r.ExitCode
+	if r.Error != nil && p.status == 0 && r.Error.Code != codeOutputFailed { // else: see lostOutput
+		p.status = exitLauncher
+	}
 	for _, w := range r.Warnings {
 		p.warn(w)
 	}
+	p.writeResult(r)
 	switch {
 	case p.jsonResult:
 		p.printJSON(r)
+	case r.Error != nil && r.Error.Code == codeOutputFailed:
 	case r.Error != nil:
 		p.complain(said{r.Error.Code, r.Error.Message, r.Error.Hint})
 	default:

@@ -16,23 +16,10 @@ import (
 
 // Exit statuses of our own. The others are the program's.
 const (
-	exitRefused       = 1 // verify: the record is not good; doctor: the default policy cannot be enforced; explain: not inside
-	exitLauncher      = 125
-	exitNotExecutable = 126
-	exitNotFound      = 127
-	exitSignal        = 128 // plus the signal's number
+	exitRefused  = 1 // verify: the record is not good; doctor: the default policy cannot be enforced; explain: not inside
+	exitLauncher = 125
+	exitSignal   = 128 // plus the signal's number
 )
-
-// exitStatus is the only table of what an error makes the command exit with.
-func exitStatus(code string) int {
-	switch code {
-	case container.CodeNotFound, container.CodeInterpreter:
-		return exitNotFound
-	case container.CodeNotExecutable, container.CodeRelativeInterp:
-		return exitNotExecutable
-	}
-	return exitLauncher
-}
 
 // said is an error as the user sees it.
 type said struct{ code, message, hint string }
@@ -80,16 +67,13 @@ func describePolicy(pe *spec.PolicyError) said {
 // report tells the user of an error, on standard error and, where a result was asked for, as one.
 func (p *program) report(err error) int {
 	s := describe(err)
-	status := exitStatus(s.code)
 	p.complain(s)
+	result := container.NotStartedResult(err, &container.ResultError{Code: s.code, Message: s.message, Hint: s.hint})
 	if p.jsonResult && !p.resultWasGiven {
-		finding := container.FindingUnavailable
-		p.printJSON(&container.Result{
-			Outcome: container.NotStarted, Finding: &finding, ExitCode: status, Encoding: "utf-8",
-			Error: &container.ResultError{Code: s.code, Message: s.message, Hint: s.hint},
-		})
+		p.printJSON(result)
 	}
-	return status
+	p.writeResult(result)
+	return result.ExitCode
 }
 
 func (p *program) complain(s said) {

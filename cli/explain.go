@@ -60,14 +60,14 @@ func (p *program) explainCommand() *cli.Command {
 		Description: "A name with a slash is a path, one with a port a host, one in capital letters a variable. Without any it shows all\n" +
 			"that the program sees, as a tree. Nothing is run and no name is resolved.\n" +
 			"Exit status: 0 all that was asked for is inside, 1 something is not.",
-		Flags: []cli.Flag{
+		Flags: append([]cli.Flag{
 			policyFlag(), jsonFlag(),
 			option("path", askPath, "explain the path `PATH`, as the program would use it"),
 			option("host", askHost, "explain `HOST:PORT`"),
 			option("env", askEnv, "explain the variable `NAME`"),
 			option("exe", askExe, "explain the program `NAME`: is it in the PATH inside, and is all there that it needs?"),
 			&cli.StringFlag{Name: "html", Usage: "write the whole view to `FILE`, a page that needs nothing else"},
-		},
+		}, p.grantFlags()...),
 		Action: func(c *cli.Context) error { return p.explain(c, asks) },
 	}
 }
@@ -267,7 +267,7 @@ func classify(arg string) (ask, error) {
 // print writes an answer for people: what it is in one line, and why in those below.
 func (x *explainer) print(a *answer) {
 	colour, off := "", ""
-	if x.colours(x.out) {
+	if x.colours(x.out.f) {
 		colour, off = map[bool]string{true: "\x1b[32m", false: "\x1b[1;31m"}[a.ok], normal
 	}
 	fmt.Fprintf(x.out, "%s%s:%s %s\n", colour, a.is, off, a.title)

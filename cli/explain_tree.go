@@ -24,7 +24,7 @@ func (x *explainer) tree(asJSON bool) error {
 		return nil
 	}
 	fmt.Fprintln(x.out, x.head())
-	colours := x.colours(x.out)
+	colours := x.colours(x.out.f)
 	for _, line := range treeLines(nodes, colours) {
 		fmt.Fprintln(x.out, line)
 	}

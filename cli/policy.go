@@ -23,7 +23,13 @@ func policyFlag() cli.Flag {
 // loadPolicy reads the policy that --policy names. Without one it is the default preset, with the current directory as
 // the writable workspace where workspace says so.
 func (p *program) loadPolicy(name string, workspace bool) (*spec.Policy, error) {
-	in := spec.Input{Env: p.env, Home: p.env["HOME"], ReadFile: readFile, Cwd: p.cwd}
+	in := spec.Input{Env: p.env, Home: p.env["HOME"], ReadFile: readFile, Cwd: p.cwd, Flags: p.grants}
+	if p.cwdErr != nil && len(in.Flags) > 0 {
+		return nil, &usage{
+			"the current directory does not exist any more, so --" + in.Flags[0].Name + " has nothing to be relative to",
+			"change to another directory, or give a policy with --policy",
+		}
+	}
 	switch {
 	case name == "" && workspace:
 		if p.cwdErr != nil {
@@ -32,16 +38,12 @@ func (p *program) loadPolicy(name string, workspace bool) (*spec.Policy, error) 
 				"change to another directory, or give a policy with --policy",
 			}
 		}
-		switch p.cwd {
-		case "/":
-			return nil, &usage{
-				"the current directory is /, which cannot be a workspace",
-				"change to the directory that the program is to work in, or give a policy with --policy",
-			}
-		case p.env["HOME"]:
-			p.warn("the current directory is your home directory: the program can read and change everything in it")
+		if err := p.checkWorkspace(); err != nil {
+			return nil, err
 		}
-		policy, err := spec.Load(spec.DefaultPolicy(p.cwd))
+		def := spec.DefaultPolicy(p.cwd)
+		def.Env, def.Home, def.Cwd, def.Flags = in.Env, in.Home, in.Cwd, in.Flags
+		policy, err := spec.Load(def)
 		if err == nil {
 			policy.Files.Workspace.From = "the current directory: workspace" // no file says so
 		}

@@ -4,11 +4,14 @@ import (
 	"crypto/rand"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 
+	"github.com/sirupsen/logrus"
 	"github.com/urfave/cli/v2"
 
 	"github.com/sandboxrun/sandboxrun/container"
+	"github.com/sandboxrun/sandboxrun/spec"
 )
 
 func execFlags() []cli.Flag {
@@ -20,9 +23,49 @@ func execFlags() []cli.Flag {
 		&cli.StringSliceFlag{Name: "env", Usage: "set a variable: `NAME=VALUE`, or NAME to take the caller's"},
 		&cli.StringSliceFlag{Name: "e", Usage: "the same as --env `NAME=VALUE`"}, // as an alias it could not be mixed with it
 		&cli.BoolFlag{Name: "tty", Aliases: []string{"t"}, Usage: "give the program a terminal of its own"},
+		resultFlag(),
 		&cli.StringFlag{Name: "output-dir", Usage: "keep the whole of standard output and error in `DIR` too, as new files stdout and stderr"},
 		&cli.StringFlag{Name: "view", Hidden: true},
 	}
+}
+
+// grantFlags are those that add to a policy. They keep the order in which they are given.
+func (p *program) grantFlags() []cli.Flag {
+	usage := map[string]string{
+		"read":       "show `PATH` read-only, as files.read of a policy does; may be given again",
+		"write":      "let the program write in `PATH`, as files.write does; may be given again",
+		"bind":       "show `SOURCE:TARGET[:rw]` under a name of its own, as a [[bind]] does; may be given again",
+		"deny":       "hide `PATH`, as files.deny does; it wins over every grant; may be given again",
+		"allow-host": "let the program reach `HOST[:PORT]`, as network.allowed_hosts does; may be given again",
+		"cwd":        "start in `DIR`, as workdir of a policy does",
+	}
+	var flags []cli.Flag
+	for _, name := range spec.FlagNames() {
+		flags = append(flags, &cli.GenericFlag{Name: name, Value: &grantFlag{name, &p.grants}, Usage: usage[name]})
+	}
+	return flags
+}
+
+// grantFlag adds to the policy whenever it is given.
+type grantFlag struct {
+	name string
+	list *[]spec.Flag
+}
+
+// Set adds to the list.
+func (f *grantFlag) Set(value string) error {
+	if value != again {
+		*f.list = append(*f.list, spec.Flag{Name: f.name, Value: value})
+	}
+	return nil
+}
+
+// String is for the library, which copies values.
+func (f *grantFlag) String() string {
+	if f.list == nil || !slices.ContainsFunc(*f.list, func(g spec.Flag) bool { return g.Name == f.name }) {
+		return ""
+	}
+	return again
 }
 
 // later are flags of the command line's contract whose work is still to be done. They are refused, never ignored.
@@ -30,7 +73,7 @@ func later() []string { return []string{"view", "translate", "read"} }
 
 func refuseLater(c *cli.Context) error {
 	for _, name := range later() {
-		if c.IsSet(name) {
+		if c.IsSet(name) && (name != "read" || c.Command.Name == "exec") {
 			return &usage{fmt.Sprintf("--%s is not supported yet", name), "leave it out"}
 		}
 	}
@@ -42,7 +85,7 @@ func (p *program) runCommand() *cli.Command {
 		Name: "run", Usage: "run one program in a sandbox of its own", ArgsUsage: "[--] CMD [ARG...]",
 		Description: "Builds a sandbox, runs the program in it and removes the sandbox. Standard input and signals are passed on.\n" +
 			"Without --policy the program sees the system's programs and libraries, and may write in the current directory.",
-		Flags: append(append([]cli.Flag{policyFlag()}, execFlags()...), recordFlag(), signFlag()),
+		Flags: slices.Concat([]cli.Flag{policyFlag()}, p.grantFlags(), execFlags(), []cli.Flag{recordFlag(), signFlag()}),
 		Action: func(c *cli.Context) error {
 			p.jsonResult = c.Bool("json")
 			return p.run(c)
@@ -54,6 +97,9 @@ func (p *program) run(c *cli.Context) error {
 	if err := refuseLater(c); err != nil {
 		return err
 	}
+	if err := p.wantResult(c); err != nil {
+		return err
+	}
 	signals := p.catchSignals()
 	defer signals.stop()
 	req, err := p.request(c, c.Args().Slice())
@@ -62,7 +108,7 @@ func (p *program) run(c *cli.Context) error {
 	}
 	if !p.jsonResult {
 		req.Stdin = p.in
-		if isTerminal(p.in) && isTerminal(p.out) {
+		if isTerminal(p.in) && isTerminal(p.out.f) {
 			req.Tty = terminalSize(p.in)
 		}
 	}
@@ -85,6 +131,9 @@ func (p *program) run(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
+	if p.staysInPlace && sb.ShowsDir(p.cwd) {
+		req.Dir = p.cwd
+	}
 	err = p.execute(sb, req, signals)
 	if derr := sb.DeleteSigned(key); err == nil {
 		err = derr
@@ -102,26 +151,26 @@ type request struct {
 
 // newSandbox builds a sandbox of a policy, once what dead ones have left is out of the way.
 func (p *program) newSandbox(s *container.Store, r request, id string, o container.Options) (*container.Sandbox, error) {
-	plan, err := p.plan(r.policy, r.workspace, r.env, r.trust)
+	d, err := p.decide(r.policy, r.workspace, r.env, r.trust)
 	if err != nil {
 		return nil, err
 	}
-	_, err = s.Sweep()
-	if err != nil && describe(err).code == container.CodeRecord { // of another sandbox, which is gone
+	// A program starts where its caller is, if the policy shows that and says nothing else.
+	p.staysInPlace = p.cwdErr == nil && d.policy.Files.Workdir.Path == "" && d.policy.Files.Workspace == nil
+	// What is wrong with another sandbox is no reason not to make this one.
+	if _, err := s.Sweep(); err != nil && describe(err).code == container.CodeRecord {
 		p.warn(err.Error())
-		err = nil
-	}
-	if err != nil {
-		return nil, err
+	} else if err != nil {
+		logrus.Warn(err)
 	}
 	if o.Record != "" {
 		o.Versions = versions()
 	}
-	sb, err := s.CreateWith(id, plan, o)
+	sb, err := s.CreateWith(id, d.plan, o)
 	if err != nil {
 		return nil, err
 	}
-	for _, w := range sb.State().Warnings[len(plan.Warnings):] { // of what was found only then
+	for _, w := range sb.State().Warnings[len(d.plan.Warnings):] { // of what was found only then
 		p.warn(w)
 	}
 	return sb, nil

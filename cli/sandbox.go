@@ -17,14 +17,14 @@ import (
 func (p *program) createCommand() *cli.Command {
 	return &cli.Command{
 		Name: "create", Usage: "build a sandbox and leave it ready for exec", ArgsUsage: "ID",
-		Flags: []cli.Flag{
+		Flags: append([]cli.Flag{
 			policyFlag(),
 			&cli.StringFlag{
 				Name: "owner", Usage: "`PID` of the process with which the sandbox ends, or none " +
 					"(default: the program that called this command; wrappers such as timeout are passed over)",
 			},
 			recordFlag(),
-		},
+		}, p.grantFlags()...),
 		Action: p.create,
 	}
 }
@@ -165,26 +165,6 @@ func (p *program) table(head string, list []container.Info) {
 		fmt.Fprintf(w, "%s\t%s\t%d\t%s\t%s\t%s\n", i.ID, i.Status, i.PID, age, owner, i.Policy)
 	}
 	_ = w.Flush()
-}
-
-func (p *program) stateCommand() *cli.Command {
-	return &cli.Command{
-		Name: "state", Usage: "print what is known of a sandbox as JSON", ArgsUsage: "ID",
-		Action: func(c *cli.Context) error {
-			id, err := oneID(c)
-			if err != nil {
-				return err
-			}
-			return p.withStore(c, func(s *container.Store) error {
-				state, err := s.Describe(id)
-				if err != nil {
-					return err
-				}
-				p.printJSON(state)
-				return nil
-			})
-		},
-	}
 }
 
 func (p *program) psCommand() *cli.Command {

@@ -5,7 +5,6 @@ import (
 	"os/signal"
 	"sync"
 
-	"github.com/containerd/console"
 	"golang.org/x/sys/unix"
 
 	"github.com/sandboxrun/sandboxrun/container"
@@ -22,16 +21,19 @@ type signals struct {
 	once sync.Once
 }
 
-// catchSignals leaves those alone that the caller wants ignored: a program under nohup stays under nohup.
+// catchSignals leaves those alone that the caller wants ignored: a program under nohup stays under nohup. Input is not read
+// in the background (container/input.go), and where that is only just so, the attempt must not stop us.
 func (p *program) catchSignals() *signals {
 	s := &signals{ch: make(chan os.Signal, 16), done: make(chan struct{})}
 	for _, sig := range []os.Signal{
 		unix.SIGTERM, unix.SIGINT, unix.SIGHUP, unix.SIGQUIT, unix.SIGUSR1, unix.SIGUSR2, unix.SIGALRM, unix.SIGCONT, unix.SIGWINCH,
+		unix.SIGTSTP,
 	} {
 		if !signal.Ignored(sig) {
 			signal.Notify(s.ch, sig)
 		}
 	}
+	signal.Ignore(unix.SIGTTIN)
 	return s
 }
 
@@ -42,21 +44,49 @@ func (s *signals) stop() {
 	})
 }
 
+// cancel ends a start that blocks by the first signal that would end the command, until the returned function is called.
+// The signals stay to be forwarded: a start that does not block is not ended.
+func (s *signals) cancel(c *container.Cancel) (started func()) {
+	quit, gone := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(gone)
+		var held []os.Signal
+		for {
+			select {
+			case sig := <-s.ch:
+				held = append(held, sig)
+				switch sig {
+				case unix.SIGTERM, unix.SIGINT, unix.SIGHUP, unix.SIGQUIT:
+					c.By(sig.(unix.Signal))
+				}
+			case <-quit:
+				for _, sig := range held[:min(len(held), cap(s.ch)/2)] {
+					s.ch <- sig
+				}
+				return
+			}
+		}
+	}()
+	return func() { close(quit); <-gone }
+}
+
 // forward passes signals to the program until stop.
-func (s *signals) forward(r *container.Running, terminal *os.File) {
+func (s *signals) forward(r *container.Running, t *terminal) {
+	r.OnSuspend(func() { t.suspend(r, true) })
 	go func() {
 		for {
 			select {
 			case <-s.done:
 				return
 			case sig := <-s.ch:
-				if sig == unix.SIGWINCH {
-					if size := terminalSize(terminal); r.HasTerminal() && size != nil {
-						_ = r.Resize(*size)
-					}
-					continue
+				switch {
+				case sig == unix.SIGTSTP:
+					t.suspend(r, false)
+				case sig != unix.SIGWINCH:
+					_ = r.Signal(sig.(unix.Signal)) // the program may have ended
+				default:
+					t.resize(r)
 				}
-				_ = r.Signal(sig.(unix.Signal)) // the program may have ended
 			}
 		}
 	}()
@@ -69,21 +99,4 @@ func terminalSize(f *os.File) *container.Size {
 		return &container.Size{Rows: 24, Cols: 80}
 	}
 	return &container.Size{Rows: ws.Row, Cols: ws.Col}
-}
-
-// rawTerminal makes the caller's terminal pass every key on, where the program gets a terminal of its own. The returned
-// function puts it back.
-func (p *program) rawTerminal(req container.Request) (func(), error) {
-	if req.Tty == nil || req.Stdin == nil || !isTerminal(p.in) {
-		return func() {}, nil
-	}
-	term, err := console.ConsoleFromFile(p.in)
-	if err != nil {
-		return nil, err
-	}
-	if err := term.SetRaw(); err != nil {
-		return nil, err
-	}
-	var once sync.Once
-	return func() { once.Do(func() { _ = term.Reset() }) }, nil
 }

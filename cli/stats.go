@@ -5,9 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"flag"
 	"fmt"
-	"io"
 	"os"
 	"os/signal"
 	"strings"
@@ -44,7 +42,7 @@ func (p *program) statsCommand() *cli.Command {
 }
 
 func (p *program) stats(c *cli.Context) error {
-	id, err := oneIDAndFlags(c)
+	id, err := oneID(c)
 	if err != nil {
 		return err
 	}
@@ -86,30 +84,6 @@ func parseInterval(c *cli.Context) (time.Duration, error) {
 	return d, nil
 }
 
-// oneIDAndFlags lets flags follow the id too: stats ID --follow.
-func oneIDAndFlags(c *cli.Context) (string, error) {
-	rest := c.Args().Tail()
-	if len(rest) == 0 || !strings.HasPrefix(rest[0], "-") {
-		return oneID(c)
-	}
-	set := flag.NewFlagSet(c.Command.Name, flag.ContinueOnError)
-	set.SetOutput(io.Discard)
-	for _, f := range c.Command.Flags {
-		if err := f.Apply(set); err != nil {
-			return "", err
-		}
-	}
-	if err := set.Parse(rest); err != nil {
-		return "", &usage{err.Error(), helpHint(c)}
-	}
-	if set.NArg() > 0 {
-		return "", &usage{fmt.Sprintf("unexpected argument %q", set.Arg(0)), helpHint(c)}
-	}
-	var err error
-	set.Visit(func(f *flag.Flag) { err = errors.Join(err, c.Set(f.Name, f.Value.String())) })
-	return c.Args().First(), err
-}
-
 // following is what a command goes on for: until Ctrl-C, or until nobody reads standard output any more, which a write
 // may be long in telling.
 func (p *program) following() (context.Context, context.CancelFunc) {
@@ -123,7 +97,7 @@ func (p *program) following() (context.Context, context.CancelFunc) {
 		stop()
 	}()
 	go func() {
-		fds := []unix.PollFd{{Fd: int32(p.out.Fd())}} // POLLERR needs no asking for
+		fds := []unix.PollFd{{Fd: int32(p.out.f.Fd())}} // POLLERR needs no asking for
 		for {
 			_, err := unix.Poll(fds, -1)
 			if errors.Is(err, unix.EINTR) {
@@ -198,7 +172,7 @@ func (p *program) statsView(asJSON, follow bool) func(*container.Stats) error {
 }
 
 // redraws says whether standard output is a terminal on which one can go back.
-func (p *program) redraws() bool { return isTerminal(p.out) && p.env["TERM"] != "dumb" }
+func (p *program) redraws() bool { return isTerminal(p.out.f) && p.env["TERM"] != "dumb" }
 
 // liveTable draws each table over the last one, in one write.
 func (p *program) liveTable() func(*container.Stats) error {
@@ -220,7 +194,7 @@ func (p *program) liveTable() func(*container.Stats) error {
 
 // rows is how many rows of the terminal lines take, which has another width by now perhaps.
 func (p *program) rows(lines []string) int {
-	width := int(terminalSize(p.out).Cols)
+	width := int(terminalSize(p.out.f).Cols)
 	n := 0
 	for _, line := range lines {
 		n += max(1, (visibleWidth(line)+width-1)/width)

@@ -63,7 +63,7 @@ func measure[T int64 | float64](name string, used, limit *T, text func(T) string
 // statsTable is a line for each row, and the heads.
 func (p *program) statsTable(s *container.Stats, live bool) []string {
 	const row = "%-8s %8s %8s"
-	colours := p.colours(p.out)
+	colours := p.colours(p.out.f)
 	lines := []string{fmt.Sprintf(row, "", "USED", "LIMIT")}
 	for _, f := range figures(s, live) {
 		limit := f.limit

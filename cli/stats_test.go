@@ -41,7 +41,7 @@ func sampleStats() *container.Stats {
 }
 
 func TestStatsTable(t *testing.T) {
-	p := &program{err: os.Stderr, out: os.Stdout, env: map[string]string{"NO_COLOR": "1"}}
+	p := &program{err: os.Stderr, out: &output{f: os.Stdout}, env: map[string]string{"NO_COLOR": "1"}}
 	want := `
              USED    LIMIT
 memory       500M     512M

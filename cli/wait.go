@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/urfave/cli/v2"
@@ -139,6 +140,34 @@ func duration(c *cli.Context, name string) (time.Duration, error) {
 	return d, nil
 }
 
+// commandAfter is the command that follows a sandbox's id. Options may follow the id too, before the command.
+func commandAfter(c *cli.Context) ([]string, error) {
+	rest := c.Args().Tail()
+	if len(rest) == 0 || !strings.HasPrefix(rest[0], "-") || rest[0] == "-" {
+		return rest, nil
+	}
+	set, err := flagSet(c)
+	if err != nil {
+		return nil, err
+	}
+	if err := set.Parse(rest); err != nil {
+		return nil, flagError(c, err)
+	}
+	return set.Args(), setAgain(c, set)
+}
+
+// flagSet has the flags of a command.
+func flagSet(c *cli.Context) (*flag.FlagSet, error) {
+	set := flag.NewFlagSet(c.Command.Name, flag.ContinueOnError)
+	set.SetOutput(io.Discard)
+	for _, f := range c.Command.Flags {
+		if err := f.Apply(set); err != nil {
+			return nil, err
+		}
+	}
+	return set, nil
+}
+
 // arguments are those of a command that has no program's among them: flags may follow them.
 func arguments(c *cli.Context) ([]string, error) {
 	var args []string
@@ -148,12 +177,9 @@ func arguments(c *cli.Context) ([]string, error) {
 
 // eachArgument takes the arguments one by one. A flag that follows one is set after it was taken.
 func eachArgument(c *cli.Context, take func(string)) error {
-	set := flag.NewFlagSet(c.Command.Name, flag.ContinueOnError)
-	set.SetOutput(io.Discard)
-	for _, f := range c.Command.Flags {
-		if err := f.Apply(set); err != nil {
-			return err
-		}
+	set, err := flagSet(c)
+	if err != nil {
+		return err
 	}
 	rest := c.Args().Slice()
 	var literal []string
@@ -162,7 +188,7 @@ func eachArgument(c *cli.Context, take func(string)) error {
 	}
 	for len(rest) > 0 {
 		if err := set.Parse(rest); err != nil {
-			return &usage{err.Error(), helpHint(c)}
+			return flagError(c, err)
 		}
 		if rest = set.Args(); len(rest) > 0 {
 			take(rest[0])
@@ -179,11 +205,20 @@ func eachArgument(c *cli.Context, take func(string)) error {
 func setAgain(c *cli.Context, set *flag.FlagSet) error {
 	var err error
 	set.Visit(func(given *flag.Flag) {
+		values := []string{given.Value.String()}
+		if list, ok := given.Value.(interface{ Value() []string }); ok {
+			values = list.Value()
+		}
 		for _, f := range c.Command.Flags {
-			if slices.Contains(f.Names(), given.Name) && err == nil {
-				err = c.Set(f.Names()[0], given.Value.String())
+			for _, value := range values {
+				if slices.Contains(f.Names(), given.Name) && err == nil {
+					err = c.Set(f.Names()[0], value)
+				}
 			}
 		}
 	})
 	return err
 }
+
+// flagError is the error of flags that follow an argument.
+func flagError(c *cli.Context, err error) error { return usageError(c, err, false) }

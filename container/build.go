@@ -192,8 +192,20 @@ func viewSteps(plan *spec.Plan, t trees, found *sights) []forkexec.Op {
 		s.entry(e)
 	}
 	s.generated(plan.View)
+	pinned := map[string]rootfs.Mount{}
+	for _, m := range plan.View.Mounts {
+		if m.Pin {
+			pinned[m.Target] = m
+		}
+	}
 	for i, m := range plan.Spec.Mounts {
+		if _, ok := pinned[m.Destination]; ok {
+			continue
+		}
 		s.target(m, plan)
+		if m.Type == "proc" {
+			s.pins(plan, pinned)
+		}
 		if m.Type == "bind" {
 			s.bind(i, m)
 		} else {
@@ -206,6 +218,14 @@ func viewSteps(plan *spec.Plan, t trees, found *sights) []forkexec.Op {
 	s.ops = append(s.ops, forkexec.Op{Kind: forkexec.OpRoot, Target: newRoot})
 	s.mount(forkexec.Op{Target: "/", Flags: unix.MS_REMOUNT | unix.MS_BIND | unix.MS_RDONLY | unix.MS_NOSUID | unix.MS_NODEV})
 	return s.ops
+}
+
+// networkSteps set up a network of the sandbox's own. The host's is never touched.
+func networkSteps(plan *spec.Plan, namespaces int) []forkexec.Op {
+	if namespaces&unix.CLONE_NEWNET == 0 {
+		return nil
+	}
+	return []forkexec.Op{{Kind: forkexec.OpNetwork, Flags: uintptr(plan.Exec.GID), LowPorts: plan.LowPorts}}
 }
 
 func (s *steps) mount(o forkexec.Op) {
@@ -223,6 +243,31 @@ func (s *steps) entry(e rootfs.Entry) {
 	}
 	s.ops = append(s.ops, o)
 	s.made[e.Path] = true
+}
+
+// pins make mount points of what must not be renamed or removed, at a place that nobody reaches. The kernel refuses to rename
+// or remove what any mount of the namespace stands on, under whatever name. Mounts on the directories themselves would do the
+// same, but no file could be renamed or linked across them (EXDEV), which programs do not expect in their own tree. The
+// place is below /proc, before that is mounted.
+func (s *steps) pins(plan *spec.Plan, pinned map[string]rootfs.Mount) {
+	if len(pinned) == 0 {
+		return
+	}
+	const place = newRoot + "/proc"
+	s.mount(forkexec.Op{Source: "pins", Target: place, Type: "tmpfs", Data: "mode=0", Flags: unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC})
+	for i, m := range plan.Spec.Mounts {
+		pin, ok := pinned[m.Destination]
+		if !ok {
+			continue
+		}
+		o := forkexec.Op{Kind: forkexec.OpMkdir, Target: fmt.Sprintf("%s/%d", place, i)}
+		if !pin.Dir {
+			o.Kind = forkexec.OpFile
+		}
+		s.ops = append(s.ops, o)
+		s.bindAt(i, m, o.Target)
+		s.ops = append(s.ops, forkexec.Op{Kind: forkexec.OpBind, Source: o.Target, Target: o.Target}) // this one stands on what is pinned
+	}
 }
 
 // generated makes the files that are bound over the host's, outside the new root.
@@ -290,6 +335,9 @@ func isDir(m specs.Mount, plan *spec.Plan) bool {
 }
 
 func (s *steps) filesystem(m specs.Mount) {
+	if m.Type == "devpts" { // each exec has its own
+		return
+	}
 	flags, data := mountOptions(m.Options)
 	s.mount(forkexec.Op{
 		Source: m.Source, Target: newRoot + m.Destination, Type: m.Type, Data: data, Flags: flags &^ unix.MS_RDONLY,
@@ -302,9 +350,12 @@ func (s *steps) filesystem(m specs.Mount) {
 }
 
 func (s *steps) bind(i int, m specs.Mount) {
-	target := newRoot + m.Destination
 	s.forget(m.Destination)
 	s.mounts[m.Destination] = false
+	s.bindAt(i, m, newRoot+m.Destination)
+}
+
+func (s *steps) bindAt(i int, m specs.Mount, target string) {
 	if tree, ok := s.trees[i]; ok {
 		s.ops = append(s.ops, forkexec.Op{Kind: forkexec.OpMove, Source: m.Source, Target: target, Tree: tree})
 		return

@@ -253,12 +253,15 @@ func removeGroup(dir string) error {
 		return nil
 	}
 	if !onCgroup(dir, unix.CGROUP_SUPER_MAGIC) && !onCgroup(dir, unix.CGROUP2_SUPER_MAGIC) {
+		if !exists(dir) {
+			return nil // somebody else was faster
+		}
 		return fmt.Errorf("%q is no control group", dir)
 	}
 	deadline := time.Now().Add(removeFor)
 	for pause := 100 * time.Microsecond; ; pause = min(2*pause, 20*time.Millisecond) {
 		err := removeTree(dir)
-		if err == nil || errors.Is(err, unix.ENOENT) {
+		if err == nil || errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENODEV) { // ENODEV: it is going
 			return nil
 		}
 		if !errors.Is(err, unix.EBUSY) || time.Now().After(deadline) {

@@ -60,7 +60,7 @@ func (c *checker) run(filter []unix.SockFilter) ([]hooks.Result, error) {
 }
 
 func (c *checker) look(filter []unix.SockFilter) error {
-	null, err := c.sb.null()
+	null, err := c.sb.null(unix.O_RDWR)
 	if err != nil {
 		return err
 	}

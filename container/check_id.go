@@ -21,6 +21,12 @@ type change struct {
 	call int
 }
 
+// ownID is the program's uid as it sees itself, and to the host.
+type ownID struct {
+	shown int
+	host  uint32
+}
+
 type sentFile struct{ path, opened, moved, call int }
 
 const (
@@ -81,7 +87,7 @@ func (p *probe) withDescriptor0() *unix.Msghdr {
 // a refusal: the mode, owner and times that it has; an attribute that it has not; a directory removed as if it were a file, or the
 // other way round; a new name that is removed at once; another directory, not empty, replaced by it. Not tried is what the kernel
 // answers before it has looked at who asks: to rename a file to itself, to leave its times or its owner alone.
-func (p *probe) change(i int, it hooks.Path, outside hooks.Node, own int) []change {
+func (p *probe) change(i int, it hooks.Path, outside hooks.Node, id ownID) []change {
 	const nothing = -1
 	dir := it.Dir
 	if it.Host != "" {
@@ -102,7 +108,9 @@ func (p *probe) change(i int, it hooks.Path, outside hooks.Node, own int) []chan
 	if it.Inside == os.DevNull {
 		try("chmod by descriptor", unix.SYS_FCHMOD, 2, mode)
 	}
-	try("chown", unix.SYS_FCHOWNAT, atFD, it.Inside, own, nothing, 0)
+	if it.Host != "" && outside.Err == nil && outside.UID == id.host { // else it would change the owner, and that of a file of the host's
+		try("chown", unix.SYS_FCHOWNAT, atFD, it.Inside, id.shown, nothing, 0)
+	}
 	try("utimensat", unix.SYS_UTIMENSAT, atFD, it.Inside, uintptr(unsafe.Pointer(&p.stats[i].Atim)), 0) // the time of change is next to it
 	try("setxattr", unix.SYS_SETXATTR, it.Inside, "user.sandboxrun", "", 0, unix.XATTR_REPLACE)
 	if !it.Named {
@@ -116,6 +124,14 @@ func (p *probe) change(i int, it hooks.Path, outside hooks.Node, own int) []chan
 		try("rename", unix.SYS_RENAMEAT2, atFD, it.Inside, atFD, it.Beside, 0)
 	}
 	return list
+}
+
+func (c *checker) programID() ownID {
+	id := ownID{c.cmd.ShownUID, uint32(os.Geteuid())}
+	if c.cmd.UID != 0 {
+		id.host = uint32(c.cmd.UID)
+	}
+	return id
 }
 
 // receive reads what the program has sent: it has ended, so all of it is there.

@@ -192,7 +192,7 @@ func (p *probe) lookAt(i int, path hooks.Path, c *checker) pathCalls {
 	case hooks.Secret, hooks.OtherName, hooks.ProbePath, hooks.HiddenProc:
 		return q
 	case hooks.Foreign:
-		q.changes = p.change(i, path, outside, c.cmd.ShownUID)
+		q.changes = p.change(i, path, outside, c.programID())
 		return q
 	case hooks.Mask:
 		q.open = p.try(path.Inside, unix.R_OK, dir || regular, onlyRead)

@@ -48,7 +48,7 @@ func (s *Store) CreateWith(id string, plan *spec.Plan, o Options) (_ *Sandbox, e
 	sb := &Sandbox{store: s, state: newState(id, plan, o.Owner)}
 	defer func() {
 		if err != nil {
-			sb.discard()
+			sb.discard(lock)
 			err = noNextBest(err, plan.BestEffort)
 		}
 	}()
@@ -67,6 +67,17 @@ func (s *Store) CreateWith(id string, plan *spec.Plan, o Options) (_ *Sandbox, e
 	if err != nil {
 		return nil, fail("sandbox_unavailable", "", "create sandbox: %w", err)
 	}
+	if plan.SetGroup {
+		asking, err := askingFilter(plan.Spec.Linux.Seccomp, runtime.GOARCH)
+		if err != nil {
+			return nil, fail("sandbox_unavailable", "", "create sandbox: %w", err)
+		}
+		sb.asking = forkexec.EncodeFilter(asking)
+	}
+	if sb.sealed, err = forkexec.NewSealed(); err != nil {
+		return nil, fail("sandbox_unavailable", "", "create sandbox: %w", err)
+	}
+	defer sb.sealed.Close()
 	if err := sb.start(plan, o, filter, dir, lock); err != nil {
 		return nil, err
 	}
@@ -87,10 +98,6 @@ func (sb *Sandbox) start(plan *spec.Plan, o Options, filter []unix.SockFilter, d
 	}
 	defer trees.close()
 	around := lookAround(plan)
-	if sb.sealed, err = forkexec.NewSealed(); err != nil {
-		return fail("sandbox_unavailable", "", "create sandbox: %w", err)
-	}
-	defer sb.sealed.Close()
 	ready, release, err := os.Pipe()
 	if err != nil {
 		return fmt.Errorf("create sandbox: %w", err)
@@ -140,10 +147,18 @@ func (sb *Sandbox) start(plan *spec.Plan, o Options, filter []unix.SockFilter, d
 // furnish builds what programs see.
 func (sb *Sandbox) furnish(plan *spec.Plan, trees trees, found *sights) error {
 	sb.state.Warnings = append(slices.Clip(sb.state.Warnings), found.warnings()...)
-	if err := forkexec.Build(sb.init, sb.state.Launch.Namespaces, viewSteps(plan, trees, found)); err != nil {
+	ops := append(networkSteps(plan, sb.state.Launch.Namespaces), viewSteps(plan, trees, found)...)
+	missing, err := forkexec.Build(sb.init, sb.state.Launch.Namespaces, ops)
+	if err != nil {
 		return buildError(err)
 	}
-	return sb.rememberMasks(plan.View)
+	for _, what := range missing {
+		sb.state.Warnings = append(sb.state.Warnings, "network: this machine does not allow it: "+what)
+	}
+	if err := sb.rememberMasks(plan.View); err != nil {
+		return err
+	}
+	return sb.rememberGrants(plan.View)
 }
 
 // prove checks that the sandbox is as it was planned, and only then writes down what execs need to know.
@@ -171,7 +186,7 @@ func waitClosed(w *os.File) {
 // a program it is empty, and the command takes the long way.
 func (sb *Sandbox) plainLaunch(filter []unix.SockFilter) []byte {
 	l := &sb.state.Launch
-	if l.Limits.Disk > 0 || sb.state.Record != nil {
+	if l.Limits.Disk > 0 || l.SetGroup || sb.state.Record != nil {
 		return nil
 	}
 	var watch []forkexec.Watch
@@ -186,7 +201,7 @@ func (sb *Sandbox) plainLaunch(filter []unix.SockFilter) []byte {
 	launch := forkexec.Launch{
 		Namespaces: l.Namespaces, DropGroups: l.DropGroups,
 		UID: l.UID, GID: l.GID, ShownUID: l.ShownUID, ShownGID: l.ShownGID, Umask: l.Umask, Dir: l.Dir,
-		Mounts: l.Mounts, Watch: watch, Env: l.Env, EnvAllow: l.EnvAllow, EnvSet: l.EnvSet, Filter: filter,
+		Mounts: l.Mounts, Watch: watch, Granted: plainGranted(l.Granted), Env: l.Env, EnvAllow: l.EnvAllow, EnvSet: l.EnvSet, Filter: filter,
 		Limits: cmd.Limits, Rlimits: cmd.Rlimits, CPUs: cmd.CPUs,
 	}
 	return launch.Encode()
@@ -328,6 +343,9 @@ func startError(err error) error {
 	}
 	if step := Diagnose(); step != nil {
 		return step
+	}
+	if e := capabilityError("create sandbox", err); e != nil {
+		return e
 	}
 	if strings.HasSuffix(err.Error(), unix.EMFILE.Error()) { // a child of libcontainer's says by words alone what it met
 		return fail(CodeLimitReached, filesHint, "create sandbox: %w", err)

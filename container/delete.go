@@ -6,9 +6,9 @@ import (
 	"fmt"
 	"hash/fnv"
 	"io/fs"
+	"os"
 	"path/filepath"
 	"strings"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -42,18 +42,26 @@ func (s *Store) DeleteSigned(id string, key ed25519.PrivateKey) error {
 
 // removeDead removes what a sandbox has left whose process 1 cannot be found. Its lock says whether that has ended: it
 // may be held for a moment longer. Where it stays held process 1 lives, but cannot be seen from here, as from another
-// PID namespace, and must not be forgotten.
+// PID namespace, and must not be forgotten. What somebody else has removed meanwhile is removed.
 func (s *Store) removeDead(id string, key ed25519.PrivateKey) error {
-	for range 100 {
-		if !s.alive(id) {
-			return s.remove(id, nil, "", key)
+	at, err := s.root.Lstat(id)
+	if err != nil {
+		return removedBefore(id, key)
+	}
+	s.awaitEnd(id)
+	if s.alive(id) {
+		if sb := s.find(id); sb != nil { // the state directory named another process
+			return sb.DeleteSigned(key)
 		}
-		time.Sleep(10 * time.Millisecond)
 	}
-	if sb := s.find(id); sb != nil { // the state directory named another
-		return sb.DeleteSigned(key)
+	c, err := s.claimOrGone(id, at, nil)
+	if err != nil {
+		return err
 	}
-	return fail("sandbox_unavailable", "delete it from where it was made", "sandbox %q runs, but its process 1 cannot be found", id)
+	if c == nil {
+		return removedBefore(id, key)
+	}
+	return s.remove(id, c, nil, "", key)
 }
 
 // Delete ends the sandbox and releases the handle.
@@ -62,9 +70,33 @@ func (sb *Sandbox) Delete() error { return sb.DeleteSigned(nil) }
 // DeleteSigned is Delete, and signs the record with a key that is not nil.
 func (sb *Sandbox) DeleteSigned(key ed25519.PrivateKey) error {
 	defer sb.Close()
+	s, id := sb.store, sb.state.ID
+	at, err := s.root.Lstat(id)
+	if sb.dir != nil {
+		at, err = sb.dir.Stat()
+	}
+	if err != nil {
+		return fmt.Errorf("delete sandbox %q: %w", id, err)
+	}
+	// No sweep is to remove it as soon as process 1 has ended, without the key and as one that nobody has deleted.
+	mine := sb.dir != nil && flock(sb.dir, unix.LOCK_EX|unix.LOCK_NB) == nil
 	sb.end()
-	sb.store.awaitMonitors(sb.state.ID)
-	return sb.store.remove(sb.state.ID, sb.state, record.Deleted, key)
+	s.awaitMonitors(id)
+	var dir *os.File
+	if mine {
+		dir, sb.dir = sb.dir, nil // the claim's to close
+	}
+	c, err := s.claimOrGone(id, at, dir)
+	if c == nil && dir != nil {
+		dir.Close()
+	}
+	if err != nil {
+		return err
+	}
+	if c == nil {
+		return removedBefore(id, key)
+	}
+	return s.remove(id, c, sb.state, record.Deleted, key)
 }
 
 // end kills process 1. The kernel kills everything else in its PID namespace, and the nested ones, before that is gone.
@@ -79,11 +111,11 @@ func (sb *Sandbox) end() {
 	}
 }
 
-// discard removes what a failed create has made.
-func (sb *Sandbox) discard() {
+// discard removes what a failed create has made, which holds its lock.
+func (sb *Sandbox) discard(lock *os.File) {
 	sb.end()
 	sb.Close()
-	_ = sb.store.remove(sb.state.ID, sb.state, record.Lost, nil)
+	_ = sb.store.remove(sb.state.ID, &removal{lock: lock}, sb.state, record.Lost, nil)
 }
 
 // cgroupName names a sandbox's cgroups. Two stores may each have a sandbox of one id.

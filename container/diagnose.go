@@ -102,6 +102,7 @@ type around struct {
 	noNewPrivs bool   // setuid files have no effect already
 	profile    string // of AppArmor or another security module; empty: none
 	setting    func(name string) string
+	lacking    []string // capabilities that root needs and does not have
 }
 
 func surroundings() around {
@@ -109,6 +110,9 @@ func surroundings() around {
 	data, _ := os.ReadFile("/proc/thread-self/status")
 	status := statusFields(string(data))
 	a.filter, a.noNewPrivs = status["Seccomp"] == "2", status["NoNewPrivs"] == "1"
+	if a.uid == 0 {
+		a.lacking = lackingCapabilities(status["CapEff"])
+	}
 	label, _ := os.ReadFile("/proc/thread-self/attr/current")                                  // not there, or an error, without a security module
 	if text := strings.Trim(string(label), "\x00\n "); !strings.Contains(text, "unconfined") { // of AppArmor or SELinux, which has more around the word
 		a.profile = text
@@ -177,6 +181,8 @@ func usernsRemedy(errno unix.Errno, a around) remedy {
 // mapRemedy: no seccomp filter can see which file is written.
 func mapRemedy(errno unix.Errno, a around) remedy {
 	switch {
+	case len(a.lacking) > 0:
+		return a.capabilityRemedy()
 	case errno == unix.ENOENT:
 		return remedy{"/proc is not mounted", a.asRoot("mount -t proc proc /proc")}
 	case a.apparmorRestricts():

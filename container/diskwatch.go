@@ -104,10 +104,10 @@ func (w *diskWatch) final(written int64) bool {
 	result := make(chan bool, 1)
 	go func() {
 		w.mu.Lock()
-		if w.walking != nil {
+		w.last = true
+		if w.walking != nil { // it may have begun before the program's last step
 			w.await(w.walking)
 		}
-		w.last = true
 		w.mu.Unlock()
 		_, exceeded, _ := w.check(time.Now(), written)
 		result <- exceeded

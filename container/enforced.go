@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
 
 	"golang.org/x/sys/unix"
 
@@ -75,13 +76,8 @@ func (e *enforced) readBack(list []spec.Limit) error {
 
 func findEnforcement(name, by string) *enforcement {
 	for _, e := range enforcements() {
-		if e.name != name {
-			continue
-		}
-		for _, b := range e.by {
-			if b == by {
-				return &e
-			}
+		if e.name == name && slices.Contains(e.by, by) {
+			return &e
 		}
 	}
 	return nil

@@ -3,12 +3,14 @@ package container
 import (
 	"cmp"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"path"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/opencontainers/runtime-spec/specs-go"
@@ -32,14 +34,23 @@ type Request struct {
 	Stdout  io.Writer         `json:"-"` // nil: kept for the Result
 	Stderr  io.Writer         `json:"-"`
 	Tty     *Size             `json:"-"` // not nil: the program gets a terminal of its own, of that size, and Stderr stays empty
+	// TtySettings are what its terminal begins with; nil: the kernel's.
+	TtySettings *unix.Termios `json:"-"`
+	// OneOutput says that Stdout and Stderr are one file. Then one pipe leads there, unless OutputDir keeps the two apart.
+	OneOutput bool `json:"-"`
 	// OutputDir is a directory of the host where the whole streams are kept too, up to OutputDirMax each; absolute.
 	OutputDir string `json:"-"`
+	// Cancel ends a start that blocks; may be nil.
+	Cancel *Cancel `json:"-"`
 
 	files    []filePair // that the streams are written to besides
 	detached bool       // a monitor looks after it
 	env      []string   // what the program has
 	redactor *record.Redactor
 }
+
+// Cancel ends a start that blocks, by a signal: then the Result says that this has ended the program.
+type Cancel = forkexec.Cancel
 
 // Running is an exec that has been started.
 type Running struct {
@@ -56,10 +67,15 @@ type Running struct {
 	detached bool
 	redactor *record.Redactor
 	cleaned  []*record.RedactingWriter
-	warnings []string // of its start
+	warnings []string      // of its start
+	asking   chan struct{} // to be closed in the end, where its filter asks
 	stdout   *keeper
 	stderr   *keeper
+	merged   bool // standard error goes the way of standard output
 	pumps    sync.WaitGroup
+
+	inputFailed failure
+	suspend     atomic.Pointer[func()] // see OnSuspend
 
 	// Where there is a record: it, and what it is to be told.
 	record  *telling
@@ -107,11 +123,15 @@ func (sb *Sandbox) begin(req Request) (_ *Running, err error) {
 		return nil, err
 	}
 	defer unix.Close(in.root)
-	cmd, err := sb.command(req, in)
-	if err != nil {
+	if err := sb.checkGranted(); err != nil {
 		return nil, err
 	}
-	r := &Running{sb: sb, started: started, limits: sb.effective(req), redactor: req.redactor, args: req.Args, cwd: cmd.Dir}
+	r := &Running{sb: sb, started: started, limits: sb.effective(req), redactor: req.redactor, args: req.Args}
+	cmd, err := sb.command(req, in)
+	r.cwd = cmd.Dir
+	if err != nil {
+		return nil, r.refused(err)
+	}
 	if err := r.openRecord(); err != nil {
 		return nil, err
 	}
@@ -129,6 +149,7 @@ func (sb *Sandbox) begin(req Request) (_ *Running, err error) {
 		}()
 	}
 	sb.limit(&cmd, r.limits, r.disk)
+	cmd.Limits.Started, cmd.Cancel = started, req.Cancel
 	if r.reported, err = sb.reported(&cmd, r.limits); err != nil {
 		return nil, err
 	}
@@ -160,14 +181,13 @@ func (r *Running) launch(req Request, cmd *forkexec.Command) error {
 		return err
 	}
 	sabotageCommand(cmd)
-	r.process, err = sb.launchIn(cmd)
+	r.process, err = r.launchAsking(cmd)
 	streams.closeTheirs()
 	if err != nil {
 		streams.closeOurs()
-		said := sb.explain(err, req)
-		return cmp.Or(r.notStarted(err, said), said)
+		return r.notStarted(err, sb.explain(err, req))
 	}
-	r.Name = r.process.Name
+	r.Name, r.terminal = r.process.Name, r.process.Terminal
 	streams.flow(&r.pumps)
 	if sb.state.Relay != nil && !sb.store.relayAlive(sb.state.ID) {
 		r.warnings = append(r.warnings, "the sandbox's relay has ended: no forwarded port and no host can be reached")
@@ -176,6 +196,36 @@ func (r *Running) launch(req Request, cmd *forkexec.Command) error {
 		r.warnings = append(r.warnings, unnoted(err))
 	}
 	return nil
+}
+
+// launchAsking starts the program, with the filter that asks where the sandbox has one. Where somebody outside has a filter that
+// asks in place already the kernel allows no other.
+func (r *Running) launchAsking(cmd *forkexec.Command) (*forkexec.Process, error) {
+	if !r.sb.state.Launch.SetGroup {
+		return r.sb.launchIn(cmd)
+	}
+	asking := *cmd
+	var err error
+	if asking.Filter, err = r.sb.decodeFilter(r.sb.asking); err != nil {
+		return nil, err
+	}
+	got, closeAll, err := startSettingModes(&asking)
+	if err != nil {
+		return nil, err
+	}
+	defer closeAll()
+	p, err := r.sb.launchIn(&asking)
+	var step *forkexec.StepError
+	if errors.As(err, &step) && step.Step == forkexec.StepFilter && errors.Is(step.Err, unix.EBUSY) {
+		return r.sb.launchIn(cmd)
+	}
+	if err == nil {
+		r.asking = make(chan struct{})
+		if err = got(r.asking); err != nil {
+			_ = p.Kill()
+		}
+	}
+	return p, err
 }
 
 // command decides the whole exec.
@@ -237,11 +287,17 @@ func joined(s *specs.Spec) int {
 	return all
 }
 
-// execMounts are what each exec mounts for itself: a /proc of its own PID namespace, with its masks, and the view's
-// mounts that live for one exec.
+// execMounts are what each exec mounts for itself: a /proc of its own PID namespace, with its masks, its terminals, and the
+// view's mounts that live for one exec. Terminals that execs shared would let one read what is typed at another's.
 func execMounts(plan *spec.Plan) []forkexec.Mount {
 	const safe = unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC
-	list := []forkexec.Mount{{Source: "proc", Target: "/proc", Type: "proc", Flags: safe}}
+	list := []forkexec.Mount{
+		{Source: "proc", Target: "/proc", Type: "proc", Flags: safe},
+		{
+			Source: "devpts", Target: "/dev/pts", Type: "devpts", Flags: unix.MS_NOSUID | unix.MS_NOEXEC,
+			Data: strings.Join(spec.TerminalOptions(), ","),
+		},
+	}
 	for _, p := range plan.Exec.Readonly {
 		list = append(list,
 			forkexec.Mount{Source: p, Target: p, Flags: unix.MS_BIND},
@@ -253,6 +309,7 @@ func execMounts(plan *spec.Plan) []forkexec.Mount {
 	if hidesHierarchies(plan) {
 		list = append(list, forkexec.Mount{Source: hierarchies, Target: "/proc/cgroups", Flags: unix.MS_BIND})
 	}
+	list = append(list, hideProc(supervisorProc))
 	for i, m := range plan.View.Mounts {
 		if m.PerExec {
 			list = append(list, freshTmpfs(plan, i))
@@ -261,9 +318,14 @@ func execMounts(plan *spec.Plan) []forkexec.Mount {
 	return list
 }
 
+// supervisorProc is the supervisor's directory in the program's /proc. Where both are the same user the program could
+// write the files in it that have no check besides their mode: autogroup, oom_score_adj, coredump_filter. The mount option
+// hidepid would hide those processes of the program's own, too, that are not dumpable.
+const supervisorProc = "/proc/1"
+
 // hideProc covers a file or directory of /proc. Those that are directories are few and well known.
 func hideProc(p string) forkexec.Mount {
-	if spec.HiddenProcDir(p) {
+	if p == supervisorProc || spec.HiddenProcDir(p) {
 		return forkexec.Mount{
 			Source: "tmpfs", Target: p, Type: "tmpfs", Data: "mode=0555,nr_inodes=2,size=4k",
 			Flags: unix.MS_RDONLY | unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC,
@@ -286,8 +348,10 @@ func freshTmpfs(plan *spec.Plan, i int) forkexec.Mount {
 	}
 }
 
-func (sb *Sandbox) loadFilter() ([]unix.SockFilter, error) {
-	f, err := forkexec.DecodeFilter(sb.filter)
+func (sb *Sandbox) loadFilter() ([]unix.SockFilter, error) { return sb.decodeFilter(sb.filter) }
+
+func (sb *Sandbox) decodeFilter(data []byte) ([]unix.SockFilter, error) {
+	f, err := forkexec.DecodeFilter(data)
 	if err != nil {
 		return nil, fail("sandbox_lost", "", "read the seccomp filter of sandbox %q: %w", sb.state.ID, err)
 	}
@@ -305,6 +369,9 @@ func (sb *Sandbox) explain(err error, req Request) error {
 		return fail(CodeNotFound, "", "%q: %w", req.Args[0], step.Err)
 	case step.Step == forkexec.StepExecve && errors.Is(step.Err, unix.E2BIG):
 		return fail("arguments_too_long", "pass them in a file", "%q: %w", req.Args[0], step.Err)
+	case step.Step == forkexec.StepExecve && errors.Is(step.Err, unix.ENOEXEC):
+		return fail(CodeNotExecutable, "a script needs a first line that names its interpreter, such as #!/bin/sh; a program must be made for this machine",
+			"%q: %w", req.Args[0], step.Err)
 	case step.Step == forkexec.StepExecve:
 		return fail(CodeNotExecutable, "", "%q: %w", req.Args[0], step.Err)
 	case step.Step == forkexec.StepUserns && errors.Is(step.Err, unix.EAGAIN) && sb.state.Launch.Limits.Pids > 0:
@@ -313,11 +380,13 @@ func (sb *Sandbox) explain(err error, req Request) error {
 	case step.Step == forkexec.StepRlimit && step.Detail == forkexec.CoreLimit:
 		return fail("limit_unenforceable", spec.CoreHint, "start program in sandbox %q: if it crashed, the host's core handler would run: %w",
 			sb.state.ID, err)
+	case step.Step == forkexec.StepTerminal:
+		return fail("no_terminal", "", "open a terminal in sandbox %q: %w", sb.state.ID, step.Err)
 	case step.Step == forkexec.StepDir:
 		return fail(CodeCwd, "it must be a directory that the policy shows", "working directory %s: %w", step.Detail, step.Err)
 	}
-	if pidfdWait(sb.init, 0) {
-		return fail("sandbox_lost", lostHint(sb.state), "sandbox %q has ended", sb.state.ID)
+	if pidfdWait(sb.init, 50) { // it may be about to end: then parts of it are gone already
+		return sb.lost()
 	}
 	if hint := Scarce(err); hint != "" {
 		what := "start program"
@@ -347,6 +416,9 @@ func (r *Running) Signal(sig unix.Signal) error {
 func (r *Running) Wait() (*Result, error) {
 	defer r.record.close()
 	st, err := r.process.Wait()
+	if r.asking != nil {
+		close(r.asking)
+	}
 	r.pumps.Wait()
 	for _, w := range r.cleaned {
 		_ = w.Close() // what it writes to never fails
@@ -358,14 +430,19 @@ func (r *Running) Wait() (*Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	res := &Result{Sandbox: r.sb.state.ID, Exec: r.Name, Usage: Usage{WallMS: ms(time.Since(r.started))}}
-	res.Limits = r.reported
+	res := &Result{
+		Sandbox: r.sb.state.ID, Exec: r.Name, Isolated: r.sb.state.Isolated(), Merged: r.merged,
+		Usage: Usage{WallMS: ms(time.Since(r.started))}, Limits: r.reported,
+	}
 	full := false
 	if r.disk != nil {
 		full = st.Why != forkexec.ByCheck && r.disk.final(st.Wrote)
 		r.disk.close()
 	}
 	res.judge(st, r.limits.Limits, full)
+	if err := r.inputFailed.get(); err != nil && res.Error == nil {
+		res.Error = &ResultError{Code: CodeInputFailed, Message: fmt.Sprintf("read standard input: %v: the program was told of its end", err)}
+	}
 	res.keep(r.stdout, r.stderr)
 	res.Warnings = r.redactor.Strings(append(r.warnings, r.lookouts.moveAppeared(r.sb.state.ID+"-"+r.Name)...))
 	if err := r.noteEnded(res); err != nil && !slices.Contains(res.Warnings, unnoted(err)) {

@@ -88,7 +88,7 @@ func TestOutputAndUsage(t *testing.T) {
 		t.Errorf("exec %q, usage %+v", r.Exec, r.Usage)
 	}
 	r = run(t, sb, sh(`printf '\377\0'`))
-	if data, _ := base64.StdEncoding.DecodeString(r.StdoutBase64); r.Encoding != "base64" || string(data) != "\xff\x00" {
+	if data, _ := base64.StdEncoding.DecodeString(r.StdoutBase64); r.Encoding != "utf-8" || string(data) != "\xff\x00" {
 		t.Errorf("binary output: %q %q", r.Encoding, r.Stdout)
 	}
 	r = run(t, sb, sh(`for i in 1 2 3 4 5 6 7 8 9; do printf "line %d of some text\n" $i; done`))

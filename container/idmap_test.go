@@ -103,7 +103,7 @@ func children(t *testing.T) []string {
 		if err != nil {
 			t.Skip(err)
 		}
-		for _, pid := range strings.Fields(string(data)) {
+		for pid := range strings.FieldsSeq(string(data)) {
 			if _, err := strconv.Atoi(pid); err == nil {
 				list = append(list, pid)
 			}

@@ -22,6 +22,9 @@ const (
 	CodeCwd            = "cwd_missing"
 )
 
+// maxRaces is how often a path is looked up again because of a rename.
+const maxRaces = 100
+
 // maxInterpreters is how many scripts the kernel follows one from another.
 const maxInterpreters = 5
 
@@ -29,17 +32,19 @@ const maxInterpreters = 5
 // sandbox's root, and magic links are not followed, so nothing that a program has made can lead outside.
 type inside struct{ root int }
 
+// open never blocks, and never gives the launcher a controlling terminal, whatever a program has put at a name.
 func (in inside) open(name string, flags uint64) (*os.File, error) {
 	if flags&unix.O_PATH == 0 {
-		flags |= unix.O_NOCTTY
+		flags |= unix.O_NOCTTY | unix.O_NONBLOCK
 	}
 	how := unix.OpenHow{
 		Flags:   flags | unix.O_CLOEXEC,
 		Resolve: unix.RESOLVE_IN_ROOT | unix.RESOLVE_NO_MAGICLINKS,
 	}
-	for {
+	for try := 0; ; try++ {
 		fd, err := unix.Openat2(in.root, name, &how)
-		if errors.Is(err, unix.EINTR) || errors.Is(err, unix.EAGAIN) { // EAGAIN: a rename raced with "..", see openat2(2)
+		// EAGAIN: a rename raced with "..", see openat2(2). Or somebody has a lease on the file, and may keep it for long.
+		if errors.Is(err, unix.EINTR) || errors.Is(err, unix.EAGAIN) && try < maxRaces {
 			continue
 		}
 		if err != nil {
@@ -71,7 +76,7 @@ func (in inside) openRegular(name string) (*os.File, error) {
 func (sb *Sandbox) inside() (inside, error) {
 	fd, err := unix.Openat(int(sb.proc.Fd()), "root", unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ESRCH) {
-		return inside{}, fail("sandbox_lost", lostHint(sb.state), "sandbox %q has ended", sb.state.ID)
+		return inside{}, sb.lost()
 	}
 	if err != nil {
 		return inside{}, fail("sandbox_unavailable", "", "open the root of sandbox %q: %w", sb.state.ID, err)
@@ -100,7 +105,7 @@ func (in inside) findProgram(name, dir, pathVar string) (string, error) {
 	for _, c := range candidates {
 		err := in.executable(c)
 		if err == nil {
-			return c, in.loadable(c)
+			return c, in.loadable(c, pathVar)
 		}
 		if found == nil || errors.Is(err, unix.EACCES) {
 			found = err
@@ -112,8 +117,7 @@ func (in inside) findProgram(name, dir, pathVar string) (string, error) {
 			"%q cannot be executed: %w", name, found)
 	case found == nil, errors.Is(found, unix.ENOENT), errors.Is(found, unix.ENOTDIR), errors.Is(found, unix.ELOOP),
 		errors.Is(found, unix.ENAMETOOLONG):
-		return "", fail(CodeNotFound, "only what the policy shows is there: grant it with files.read, or give a path",
-			"%q is not in the sandbox", name)
+		return "", fail(CodeNotFound, in.notThere(name, candidates), "%q is not in the sandbox", name)
 	}
 	return "", fmt.Errorf("look for %q in the sandbox: %w", name, found)
 }
@@ -136,51 +140,80 @@ func (in inside) executable(name string) error {
 }
 
 // loadable follows a program to its interpreters: of a script the one behind "#!", of a dynamic program the ELF loader.
-func (in inside) loadable(name string) error {
+func (in inside) loadable(name, pathVar string) error {
 	for range maxInterpreters {
-		interp := in.interpreter(name)
-		if interp == "" {
+		line := in.interpreter(name)
+		if len(line) == 0 {
 			return nil
 		}
+		interp := line[0]
 		if !strings.HasPrefix(interp, "/") {
 			return fail(CodeRelativeInterp, "what it means would depend on the working directory; give it an absolute path",
 				"%q asks for the interpreter %q, which is not an absolute path", name, interp)
 		}
 		if err := in.executable(interp); err != nil {
-			return fail(CodeInterpreter, "grant it with files.read", "%q needs the interpreter %q: %w", name, interp, err)
+			return fail(CodeInterpreter, in.missingHint(interp), "%q needs the interpreter %q: %w", name, interp, err)
+		}
+		if err := in.throughEnv(name, line, pathVar); err != nil {
+			return err
 		}
 		name = interp
 	}
 	return nil
 }
 
+// throughEnv looks for the program that "#!/usr/bin/env NAME" asks for: env itself would only say that it is not there.
+func (in inside) throughEnv(name string, line []string, pathVar string) error {
+	if path.Base(line[0]) != "env" || len(line) < 2 {
+		return nil
+	}
+	asked := line[1]
+	if asked == "-S" && len(line) > 2 {
+		asked = line[2]
+	}
+	if strings.HasPrefix(asked, "-") || strings.ContainsAny(asked, "=/\\'\"$") {
+		return nil // env's business
+	}
+	for d := range strings.SplitSeq(pathVar, ":") {
+		if in.executable(path.Join("/", d, asked)) == nil {
+			return nil
+		}
+	}
+	return fail(CodeInterpreter, "grant it with files.read, and its directory in env.set PATH if it is in none of "+pathVar,
+		"%q needs the interpreter %q, which is not in the sandbox's PATH", name, asked)
+}
+
 const headSize = 4096
 
-// interpreter is what a file says that it must be loaded by; empty if nothing, or if the file cannot be read.
-func (in inside) interpreter(name string) string {
+// interpreter is what a file says that it must be loaded by, with its arguments; empty if nothing, or if the file cannot be
+// read.
+func (in inside) interpreter(name string) []string {
 	f, err := in.openRegular(name)
 	if err != nil {
-		return ""
+		return nil
 	}
 	defer f.Close()
 	head := make([]byte, headSize)
 	n, err := f.ReadAt(head, 0)
 	if n == 0 && err != nil {
-		return ""
+		return nil
 	}
 	head = head[:n]
 	if rest, ok := bytes.CutPrefix(head, []byte("#!")); ok {
 		line, _, _ := bytes.Cut(rest, []byte("\n"))
 		fields := bytes.FieldsFunc(line, func(r rune) bool { return r == ' ' || r == '\t' })
-		if len(fields) == 0 {
-			return ""
+		words := make([]string, len(fields))
+		for i, f := range fields {
+			words[i] = string(f)
 		}
-		return string(fields[0])
+		return words
 	}
 	if bytes.HasPrefix(head, []byte("\x7fELF\x02\x01")) { // 64 bits, little-endian: what this binary runs on
-		return elfInterpreter(f, head)
+		if interp := elfInterpreter(f, head); interp != "" {
+			return []string{interp}
+		}
 	}
-	return ""
+	return nil
 }
 
 // elfInterpreter reads the PT_INTERP segment. The file may be anything, so every number in it is checked.

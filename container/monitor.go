@@ -17,6 +17,8 @@ import (
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/sandboxrun/sandboxrun/forkexec"
 )
 
 // A detached exec is looked after by a process of its own, the monitor: this binary started again, in a session of its
@@ -36,13 +38,14 @@ type order struct {
 	Caller    [][]byte // NAME=VALUE
 	Env       [][]byte
 	OutputDir []byte
-	Request   Request // the rest
+	Request   Request           // the rest
+	Limits    []forkexec.Rlimit // of the command's caller
 }
 
 func (s *Store) order(id string, req Request) *order {
 	return &order{
 		Root: []byte(s.path), ID: id, Args: bytesOf(req.Args), Dir: []byte(req.Dir), Caller: assignments(req.Caller),
-		Env: assignments(req.Env), OutputDir: []byte(req.OutputDir), Request: req,
+		Env: assignments(req.Env), OutputDir: []byte(req.OutputDir), Request: req, Limits: forkexec.CallerLimits(),
 	}
 }
 
@@ -57,8 +60,9 @@ func (o *order) request() Request {
 
 // reply is what a monitor answers: the exec's name, or why the program was not started.
 type reply struct {
-	Exec  string       `json:"exec,omitempty"`
-	Error *ResultError `json:"error,omitempty"`
+	Exec     string       `json:"exec,omitempty"`
+	Isolated bool         `json:"isolated,omitempty"` // of an exec that was not started
+	Error    *ResultError `json:"error,omitempty"`
 }
 
 // Detach starts a program as Start does, and returns its exec's name when the program has been executed. The exec goes
@@ -95,7 +99,11 @@ func (s *Store) Detach(id string, req Request) (string, error) {
 	}
 	if r.Error != nil {
 		_ = cmd.Wait()
-		return "", &Error{Code: r.Error.Code, Hint: r.Error.Hint, Err: errors.New(r.Error.Message)}
+		e := &Error{Code: r.Error.Code, Hint: r.Error.Hint, Err: errors.New(r.Error.Message), Exec: r.Exec, Isolated: r.Isolated}
+		if r.Exec != "" {
+			e.Sandbox = id
+		}
+		return "", e
 	}
 	return r.Exec, cmd.Process.Release()
 }
@@ -160,6 +168,7 @@ func Monitor(in io.ReadCloser, answer io.WriteCloser, started func(*Running)) {
 		r.Error = &ResultError{Code: "failed", Message: err.Error()}
 		if e, ok := errors.AsType[*Error](err); ok {
 			r.Error.Code, r.Error.Hint = e.Code, e.Hint
+			r.Exec, r.Isolated = e.Exec, e.Isolated
 		}
 		if hint := Scarce(err); hint != "" {
 			r.Error.Code, r.Error.Hint = CodeLimitReached, hint
@@ -181,6 +190,7 @@ func startOrdered(in io.Reader) (*monitored, error) {
 	if err := json.NewDecoder(in).Decode(&o); err != nil {
 		return nil, fmt.Errorf("read order: %w", err)
 	}
+	forkexec.SetCallerLimits(o.Limits)
 	store, err := OpenStore(string(o.Root))
 	if err != nil {
 		return nil, err
@@ -211,7 +221,7 @@ func (sb *Sandbox) startMonitored(req Request) (_ *monitored, err error) {
 	if err := m.prepare(&req); err != nil {
 		m.discard()
 		if pidfdWait(sb.init, 0) {
-			return nil, fail("sandbox_lost", lostHint(sb.state), "sandbox %q has ended", sb.state.ID)
+			return nil, sb.lost()
 		}
 		return nil, fail("state_unusable", diskHint, "start program in sandbox %q: %w", sb.state.ID, err)
 	}
@@ -319,7 +329,7 @@ func (m *monitored) close() {
 func (m *monitored) save(res *Result) error {
 	err := m.write(res)
 	if err != nil {
-		res.Stdout, res.Stderr, res.Encoding = "", "", "utf-8"
+		res.Stdout, res.Stderr, res.Encoding = "", "", encodingText
 		res.StdoutBase64, res.StderrBase64 = "", ""
 		res.StdoutTruncated, res.StderrTruncated = res.StdoutBytes > 0, res.StderrBytes > 0
 		res.Warnings = append(res.Warnings, fmt.Sprintf("the output is not in the result: %v", cause(err)))

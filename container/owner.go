@@ -2,8 +2,10 @@ package container
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -122,6 +124,9 @@ func openOwner(o *Owner) (*os.File, error) {
 	}
 	pidfd := os.NewFile(uintptr(fd), "owner")
 	start, err := startTime(o.PID)
+	if err != nil && o.StartTime == 0 && hiddenProcess(err) && pidfdAlive(pidfd) {
+		err = nil // it lives; that is all that can be known of it
+	}
 	if err != nil && !errors.Is(endedOr(err), errEnded) {
 		pidfd.Close()
 		return nil, fail("sandbox_unavailable", "", "open owner, process %d: %w", o.PID, err)
@@ -131,10 +136,13 @@ func openOwner(o *Owner) (*os.File, error) {
 		return nil, fail("owner_gone", ownerHint, "open owner: process %d has ended", o.PID)
 	}
 	o.StartTime, o.BootID = start, bootID()
-	if o.Name == "" {
-		o.Name = comm(o.PID)
-	}
+	o.Name = cmp.Or(o.Name, comm(o.PID), "hidden")
 	return pidfd, nil
+}
+
+// hiddenProcess says whether /proc may only not show a process: with the mount option hidepid it does not show other users'.
+func hiddenProcess(err error) bool {
+	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.EPERM) || errors.Is(err, unix.EACCES)
 }
 
 // bootID is what the kernel calls this start of the machine; empty where /proc does not say.

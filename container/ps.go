@@ -40,7 +40,7 @@ func (sb *Sandbox) Processes() ([]Proc, error) {
 func (sb *Sandbox) eachProcess(call func(pid int, exec uint64)) error {
 	ours, err := nsID(fmt.Sprintf("/proc/%d/ns/pid", sb.state.PID))
 	if err != nil {
-		return fail("sandbox_lost", lostHint(sb.state), "sandbox %q has ended", sb.state.ID)
+		return sb.lost()
 	}
 	entries, err := os.ReadDir("/proc")
 	if err != nil {

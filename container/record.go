@@ -17,7 +17,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/sandboxrun/sandboxrun/forkexec"
 	"github.com/sandboxrun/sandboxrun/hooks"
 	"github.com/sandboxrun/sandboxrun/record"
 	"github.com/sandboxrun/sandboxrun/rootfs"
@@ -235,21 +234,6 @@ func (r *Running) traffic() record.Traffic {
 	}
 }
 
-// notStarted tells of an exec that got a number and did not start.
-func (r *Running) notStarted(failure, said error) error {
-	numbered, ok := errors.AsType[*forkexec.NumberedError](failure)
-	if !ok {
-		return nil
-	}
-	r.Name = numbered.Exec
-	res := &Result{Outcome: NotStarted, ExitCode: exitLauncher, Error: &ResultError{Code: "failed"}}
-	if e, ok := errors.AsType[*Error](said); ok {
-		res.Error.Code = e.Code
-	}
-	res.find(FindingUnavailable)
-	return r.told(res)
-}
-
 // endRecord tells the record of a sandbox's end, and signs it if there is a key. Its processes are gone, and its groups.
 func (s *Store) endRecord(id string, st *State, why string, key ed25519.PrivateKey) (err error) {
 	if st == nil {
@@ -258,8 +242,8 @@ func (s *Store) endRecord(id string, st *State, why string, key ed25519.PrivateK
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil // it was never complete
 	}
-	if err != nil {
-		return err
+	if err != nil { // of another version, or changed: that keeps nobody from removing it
+		return fail(CodeRecord, "", "end the record of sandbox %q, if it had one: %w", id, err)
 	}
 	if st.Record == nil {
 		if key != nil {

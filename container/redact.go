@@ -68,5 +68,7 @@ func redacted(err error, r *record.Redactor) error {
 	case !ok:
 		return &redactedError{text, err}
 	}
-	return &Error{Code: e.Code, Hint: hint, Err: &redactedError{text, err}}
+	clean := *e
+	clean.Hint, clean.Err = hint, &redactedError{text, err}
+	return &clean
 }

@@ -53,7 +53,7 @@ func TestKeepPorts(t *testing.T) {
 		t.Fatal(err)
 	}
 	at := netip.MustParseAddrPort(free.Addr().String())
-	free.Close()
+	_ = free.Close()
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0) // as listen.c makes it: Go would set SO_REUSEADDR
 	if err != nil {
 		t.Fatal(err)
@@ -81,7 +81,7 @@ func TestKeepPorts(t *testing.T) {
 	refused := func() bool {
 		c, err := net.Dial("tcp4", at.String())
 		if err == nil {
-			c.Close()
+			_ = c.Close()
 		}
 		return errors.Is(err, unix.ECONNREFUSED)
 	}

@@ -46,6 +46,7 @@ type Result struct {
 	Signal   *string `json:"signal"`
 	TimedOut bool    `json:"timed_out"`
 	Killed   bool    `json:"-"` // a limit ended it, not the program itself
+	Isolated bool    `json:"isolated"`
 
 	Stdout string `json:"stdout"`
 	Stderr string `json:"stderr"`
@@ -54,11 +55,13 @@ type Result struct {
 	StderrBytes     int64 `json:"stderr_bytes"`
 	StdoutTruncated bool  `json:"stdout_truncated"`
 	StderrTruncated bool  `json:"stderr_truncated"`
-	// "utf-8", or "base64" if either is not UTF-8: then it is text with U+FFFD for each part that is not, and its bytes are
-	// in StdoutBase64 or StderrBase64.
+	// Of Stdout and Stderr: "utf-8", always. A stream that was not has U+FFFD for each part that is not, and all of its
+	// bytes in StdoutBase64 or StderrBase64.
 	Encoding     string `json:"encoding"`
 	StdoutBase64 string `json:"stdout_base64,omitempty"`
 	StderrBase64 string `json:"stderr_base64,omitempty"`
+	// The caller's standard output and error are one file, so both were one pipe, and are counted as standard output.
+	Merged bool `json:"merged,omitempty"`
 
 	Usage    Usage        `json:"usage"`
 	Limits   []spec.Limit `json:"limits,omitempty"`
@@ -201,16 +204,18 @@ func (r *Result) keep(stdout, stderr *keeper) {
 	errs, errCut := stderr.content()
 	r.StdoutBytes, r.StderrBytes = stdout.total, stderr.total
 	r.StdoutTruncated, r.StderrTruncated = outCut, errCut
-	r.Encoding = "utf-8"
-	r.Stdout, r.StdoutBase64 = r.text(out)
-	r.Stderr, r.StderrBase64 = r.text(errs)
+	r.Encoding = encodingText
+	r.Stdout, r.StdoutBase64 = asText(out)
+	r.Stderr, r.StderrBase64 = asText(errs)
 }
 
-// text is output as text that can be read, and where it is not UTF-8 all of its bytes as well (docs/decisions/0013).
-func (r *Result) text(b []byte) (string, string) {
+// encodingText is what Result.Encoding is.
+const encodingText = "utf-8"
+
+// asText is output as text that can be read, and where it is not UTF-8 all of its bytes as well (docs/decisions/0013).
+func asText(b []byte) (string, string) {
 	if utf8.Valid(b) {
 		return string(b), ""
 	}
-	r.Encoding = "base64"
 	return strings.ToValidUTF8(string(b), "\ufffd"), base64.StdEncoding.EncodeToString(b)
 }

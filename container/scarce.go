@@ -3,6 +3,7 @@ package container
 import (
 	"errors"
 	"os"
+	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -14,6 +15,7 @@ const CodeLimitReached = "limit_reached"
 
 const (
 	filesHint     = "it must be allowed to open more files: ulimit -n 1024"
+	fileSizeHint  = "it must be allowed to write larger files, 64 MiB at least: ulimit -f unlimited"
 	processesHint = "more processes must be allowed: ulimit -u, or pids.max of the control group"
 )
 
@@ -25,6 +27,8 @@ func Scarce(err error) (hint string) {
 		return filesHint
 	case errors.Is(err, unix.ENFILE):
 		return "the machine has too many files open: sysctl fs.file-nr"
+	case errors.Is(err, unix.EFBIG) || err != nil && strings.HasSuffix(err.Error(), unix.EFBIG.Error()): // libcontainer has words alone
+		return fileSizeHint
 	case refusedProcess(err):
 		return processesHint
 	}

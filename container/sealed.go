@@ -48,7 +48,7 @@ func (sb *Sandbox) seal(plan *spec.Plan, dir *os.Root, filter []unix.SockFilter)
 		return err
 	}
 	sealed := forkexec.Sealed{
-		ID: sb.state.ID, Launch: sb.plainLaunch(filter), Filter: forkexec.EncodeFilter(filter), State: data,
+		ID: sb.state.ID, Launch: sb.plainLaunch(filter), Filter: forkexec.EncodeFilter(filter), Asking: sb.asking, State: data,
 		Policy: plan.PolicyPaths,
 	}
 	if sb.state.Record != nil {
@@ -102,6 +102,7 @@ func (sb *Sandbox) believe(copied []byte) error {
 	case err == nil && sealed.ID != id:
 		err = forkexec.ErrNotSealed
 	case err != nil && (pidfdWait(sb.init, 0) || exiting(sb.state.PID)):
+		pidfdWait(sb.init, 2000) // until the lock is free too, which sweep looks at
 		return errEnded
 	case err == nil && !bytes.Equal(sealed.State, copied):
 		return s.changed(id, "state.json is not what create has written")
@@ -112,7 +113,7 @@ func (sb *Sandbox) believe(copied []byte) error {
 	if err != nil {
 		return err
 	}
-	sb.filter = sealed.Filter
+	sb.filter, sb.asking = sealed.Filter, sealed.Asking
 	return nil
 }
 
@@ -154,7 +155,7 @@ func (s *Store) find(id string) *Sandbox {
 			sb.Close()
 			return
 		}
-		sb.state, sb.filter, found = &st, sealed.Filter, sb
+		sb.state, sb.filter, sb.asking, found = &st, sealed.Filter, sealed.Asking, sb
 	})
 	return found
 }

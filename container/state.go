@@ -50,6 +50,8 @@ type Launch struct {
 	Namespaces int              `json:"namespaces"` // unix.CLONE_NEW* of what is joined
 	Mounts     []forkexec.Mount `json:"mounts"`     // that each exec makes for itself
 	Watch      []Watch          `json:"watch,omitempty"`
+	SetGroup   bool             `json:"set_group,omitempty"` // see spec.Plan
+	Granted    []Granted        `json:"granted,omitempty"`
 	Held       Held             `json:"held,omitzero"`
 	Nproc      bool             `json:"nproc,omitempty"` // see spec.Host
 }
@@ -60,10 +62,13 @@ func newState(id string, plan *spec.Plan, owner *Owner) *State {
 		Name: plan.Name, Policy: plan.PolicyFile, Digest: plan.PolicyDigest, Network: plan.Network, Relay: plan.Relay,
 		Weaker: plan.Weaker, Warnings: plan.Warnings, BestEffort: plan.BestEffort,
 		Launch: Launch{
-			Exec: plan.Exec, Namespaces: joined(plan.Spec), Mounts: execMounts(plan), Nproc: plan.Nproc,
+			Exec: plan.Exec, Namespaces: joined(plan.Spec), Mounts: execMounts(plan), Nproc: plan.Nproc, SetGroup: plan.SetGroup,
 		},
 	}
 }
+
+// Isolated says whether the checks at its start have shown the sandbox to be isolated.
+func (st *State) Isolated() bool { return hooks.Isolated(st.Checks) }
 
 func (s *Store) statePath(id string) string { return filepath.Join(id, "state.json") }
 
@@ -121,6 +126,7 @@ type Sandbox struct {
 
 	sealed *os.File // while it is created: what process 1 is to hold of it
 	filter []byte   // the compiled seccomp filter
+	asking []byte   // the same, but it asks for modes; see setgroup.go
 }
 
 // Open finds a sandbox. A process 1 that has ended is an error with the code "sandbox_lost".
@@ -156,7 +162,7 @@ func (s *Store) Open(id string) (*Sandbox, error) {
 		return sb, nil
 	case errors.As(err, &e):
 	case errors.Is(err, errEnded):
-		err = fail("sandbox_lost", lostHint(st), "sandbox %q has ended", id)
+		err = sb.lost()
 	default:
 		err = fail("sandbox_unavailable", "", "open sandbox %q: %w", id, err)
 	}
@@ -190,6 +196,12 @@ func lostHint(st *State) string {
 		return "create it again"
 	}
 	return fmt.Sprintf("its owner was process %d (%s); a sandbox ends with its owner: see create --owner", st.Owner.PID, st.Owner.Name)
+}
+
+// lost is the error of whoever finds that process 1 has ended, or is about to.
+func (sb *Sandbox) lost() error {
+	sb.store.awaitEnd(sb.state.ID)
+	return fail("sandbox_lost", lostHint(sb.state), "sandbox %q has ended", sb.state.ID)
 }
 
 // attach opens process 1 and makes sure that it is the one that the state tells of.
@@ -241,6 +253,8 @@ type Info struct {
 	Name    string    `json:"name,omitempty"`
 	Policy  string    `json:"policy,omitempty"`
 	Owner   *Owner    `json:"owner,omitempty"`
+	// Isolated is what the checks at its start have shown.
+	Isolated bool `json:"isolated"`
 	// Detached is how many detached execs run.
 	Detached int `json:"detached,omitempty"`
 }
@@ -261,7 +275,9 @@ func (s *Store) List() ([]Info, error) {
 	}
 	list := make([]Info, 0, len(ids))
 	for _, id := range ids {
-		list = append(list, s.info(id))
+		if info, err := s.Info(id); err == nil { // else it has been deleted since
+			list = append(list, info)
+		}
 	}
 	return list, nil
 }
@@ -271,10 +287,11 @@ func (s *Store) Info(id string) (Info, error) {
 	if err := CheckID(id); err != nil {
 		return Info{}, err
 	}
-	if _, err := s.root.Lstat(id); err != nil {
+	info := s.info(id)
+	if _, err := s.root.Lstat(id); err != nil { // looked for last: it may be deleted at any moment
 		return Info{}, s.noState(id)
 	}
-	return s.info(id), nil
+	return info, nil
 }
 
 func (s *Store) info(id string) Info {
@@ -292,7 +309,7 @@ func (s *Store) info(id string) Info {
 	}
 	if err == nil {
 		info.PID, info.Created, info.Name, info.Policy, info.Owner = st.PID, st.Created, st.Name, st.Policy, st.Owner
-		info.Detached = s.countDetached(id)
+		info.Detached, info.Isolated = s.countDetached(id), st.Isolated()
 	}
 	return info
 }
@@ -317,6 +334,7 @@ type Description struct {
 	Created     time.Time         `json:"created,omitzero"`
 	Owner       *Owner            `json:"owner,omitempty"`
 	Detached    int               `json:"detached,omitempty"` // execs that run
+	Isolated    bool              `json:"isolated"`           // what its checks have shown
 	Policy      string            `json:"policy,omitempty"`
 	Digest      string            `json:"policy_digest,omitempty"`
 	Network     string            `json:"network,omitempty"`
@@ -350,7 +368,7 @@ func (s *Store) Describe(id string) (*Description, error) {
 	if st, err := s.load(id); err == nil {
 		d.Relay, d.Record = s.relayInfo(st), st.Record
 		d.Digest, d.Network, d.Limits, d.Weaker, d.Warnings = st.Digest, st.Network, st.Limits, st.Weaker, st.Warnings
-		d.Checks = st.Checks
+		d.Checks, d.Isolated = st.Checks, st.Isolated()
 	}
 	return d, nil
 }

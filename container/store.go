@@ -1,7 +1,6 @@
 package container
 
 import (
-	"crypto/ed25519"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -19,6 +18,10 @@ type Error struct {
 	Code string // such as "id_in_use"
 	Hint string // may be empty
 	Err  error
+	// Where a program of a sandbox was not started: the sandbox, the exec that it would have been, and whether the sandbox
+	// is isolated. Else empty.
+	Sandbox, Exec string
+	Isolated      bool
 
 	found *diagnosis // of a machine that cannot make sandboxes
 }
@@ -180,23 +183,33 @@ func CheckID(id string) error {
 
 // reserve makes the directory of a new sandbox. The returned file holds its lock, which says that it is in use for as
 // long as any process has it open: first its creator, then its process 1. So a creator that dies leaves a directory
-// that anybody can tell is dead, without a pid that may have been given to another process since.
+// that anybody can tell is dead, without a pid that may have been given to another process since. Where the last sandbox
+// of that id is being removed it waits.
 func (s *Store) reserve(id string) (*os.File, error) {
+	for end := time.Now().Add(removing); ; time.Sleep(2 * time.Millisecond) {
+		lock, err := s.tryReserve(id)
+		if !errors.Is(err, fs.ErrExist) {
+			return lock, err
+		}
+		if !s.leaving(id) || time.Now().After(end) {
+			return nil, fail("id_in_use", "choose another id, or end that one: sandboxrun delete "+id,
+				"sandbox %q exists already", id)
+		}
+	}
+}
+
+func (s *Store) tryReserve(id string) (*os.File, error) {
 	unlock, err := s.lock()
 	if err != nil {
 		return nil, err
 	}
 	defer unlock()
 	if err := s.root.Mkdir(id, 0o700); err != nil {
-		if errors.Is(err, fs.ErrExist) {
-			return nil, fail("id_in_use", "choose another id, or end that one: sandboxrun delete "+id,
-				"sandbox %q exists already", id)
-		}
 		return nil, fail("state_unusable", diskHint, "make sandbox directory: %w", err)
 	}
 	f, err := s.root.OpenFile(filepath.Join(id, "lock"), os.O_CREATE|os.O_EXCL|os.O_RDWR, 0o600)
 	if err == nil {
-		err = flock(f, unix.LOCK_EX|unix.LOCK_NB)
+		err = flock(f, unix.LOCK_EX) // somebody may look at it just now, for a moment
 	}
 	if err != nil {
 		_ = s.root.RemoveAll(id)
@@ -205,15 +218,19 @@ func (s *Store) reserve(id string) (*os.File, error) {
 	return f, nil
 }
 
-// alive says whether a sandbox's lock is held. A directory without a lock file is a leftover. What cannot be looked at,
-// for want of a descriptor say, must not be taken for dead.
+// alive says whether a sandbox's lock is held, and not by who removes it. A directory without a lock file is a leftover. What
+// cannot be looked at, for want of a descriptor say, must not be taken for dead. The look shares the lock: two that look at
+// the same moment do not take each other for the sandbox.
 func (s *Store) alive(id string) bool {
 	f, err := s.root.OpenFile(filepath.Join(id, "lock"), os.O_RDWR, 0)
 	if err != nil {
 		return !errors.Is(err, fs.ErrNotExist)
 	}
 	defer f.Close()
-	return flock(f, unix.LOCK_EX|unix.LOCK_NB) != nil
+	if info, err := f.Stat(); err == nil && info.Size() == claimed {
+		return false
+	}
+	return flock(f, unix.LOCK_SH|unix.LOCK_NB) != nil
 }
 
 // ids lists the sandboxes' directories, dead or alive.
@@ -229,54 +246,4 @@ func (s *Store) ids() ([]string, error) {
 		}
 	}
 	return ids, nil
-}
-
-// Sweep removes what dead sandboxes have left, and says which. It is safe beside running creates and deletes.
-func (s *Store) Sweep() ([]string, error) {
-	unlock, err := s.lock()
-	if err != nil {
-		return nil, err
-	}
-	defer unlock()
-	ids, err := s.ids()
-	if err != nil {
-		return nil, err
-	}
-	var swept []string
-	var untold error
-	for _, id := range ids {
-		if s.alive(id) {
-			continue
-		}
-		err := s.remove(id, nil, "", nil)
-		if e, ok := errors.AsType[*Error](err); ok && e.Code == CodeRecord {
-			untold, err = errors.Join(untold, err), nil // it is removed all the same
-		}
-		if err != nil {
-			return swept, err
-		}
-		swept = append(swept, id)
-	}
-	return swept, untold
-}
-
-// remove deletes a sandbox's directory and cgroups. Its processes are gone. st is its state, nil if that is to be read. why is
-// told to its record; empty: with its owner, or nobody knows. That the record could not be ended is an error, and keeps nothing here.
-func (s *Store) remove(id string, st *State, why string, key ed25519.PrivateKey) error {
-	s.awaitLock(id, relayLock) // it has connections to close and events to write
-	if err := s.removeGroups(id); err != nil {
-		return err
-	}
-	unrecorded := s.endRecord(id, st, why, key)
-	err := s.root.RemoveAll(id)
-	for range 100 {
-		if !errors.Is(err, unix.ENOTEMPTY) {
-			break
-		}
-		err = s.root.RemoveAll(id) // a launcher whose exec has just begun or ended made a last file
-	}
-	if err != nil {
-		return fail("state_unusable", "", "remove sandbox %q: %w", id, err)
-	}
-	return unrecorded
 }

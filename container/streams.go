@@ -76,13 +76,9 @@ func (s *streams) pipe(innerReads bool, uid, gid int) (inner, outer *os.File, er
 // connect makes the streams of an exec.
 func (r *Running) connect(req Request, cmd *forkexec.Command) (*streams, error) {
 	s := &streams{}
-	var err error
 	if req.Tty != nil {
-		err = r.connectTerminal(s, req, cmd)
-	} else {
-		err = r.connectPipes(s, req, cmd)
-	}
-	if err != nil {
+		r.connectTerminal(s, req, cmd)
+	} else if err := r.connectPipes(s, req, cmd); err != nil {
 		s.closeTheirs()
 		s.closeOurs()
 		return nil, err
@@ -92,7 +88,7 @@ func (r *Running) connect(req Request, cmd *forkexec.Command) (*streams, error) 
 
 func (r *Running) connectPipes(s *streams, req Request, cmd *forkexec.Command) error {
 	var err error
-	if cmd.Stdio[0], err = s.input(r.sb, req.Stdin, cmd.UID, cmd.GID); err != nil {
+	if cmd.Stdio[0], err = r.input(s, req.Stdin, cmd.UID, cmd.GID); err != nil {
 		return err
 	}
 	outputs := []struct {
@@ -100,6 +96,18 @@ func (r *Running) connectPipes(s *streams, req Request, cmd *forkexec.Command) e
 		kept *keeper
 	}{{req.Stdout, r.stdout}, {req.Stderr, r.stderr}}
 	for i, o := range outputs {
+		if i == 1 && req.OneOutput && req.OutputDir == "" {
+			cmd.Stdio[2] = cmd.Stdio[1] // one pipe keeps the order in which both are written
+			r.stderr.away, r.merged = true, true
+			return nil
+		}
+		if _, gone := o.to.(Closed); gone {
+			o.kept.away = true
+			if cmd.Stdio[i+1], err = r.null(s, unix.O_RDONLY); err != nil {
+				return err
+			}
+			continue
+		}
 		inner, outer, err := s.pipe(false, cmd.UID, cmd.GID)
 		if err != nil {
 			return err
@@ -111,36 +119,31 @@ func (r *Running) connectPipes(s *streams, req Request, cmd *forkexec.Command) e
 	return nil
 }
 
-// input is the program's standard input: empty, or a pipe that is filled from a reader. The reader may block for ever,
-// so nothing waits for it.
-func (s *streams) input(sb *Sandbox, from io.Reader, uid, gid int) (*os.File, error) {
-	if from == nil {
-		null, err := sb.null()
-		if err != nil {
-			return nil, err
-		}
-		s.theirs = append(s.theirs, null)
-		return null, nil
-	}
-	inner, outer, err := s.pipe(true, uid, gid)
+// Closed is an output of a caller's who has none: the descriptor is closed. A program that writes there is told EBADF, as
+// it would be without us.
+type Closed struct{}
+
+// Write fails.
+func (Closed) Write([]byte) (int, error) { return 0, unix.EBADF }
+
+// null is the null device for the program: to be read, to be written, or both; what it is not opened for fails.
+func (r *Running) null(s *streams, mode uint64) (*os.File, error) {
+	null, err := r.sb.null(mode)
 	if err != nil {
 		return nil, err
 	}
-	s.add(false, func() {
-		_, _ = io.Copy(outer, from) // the program may stop reading early
-		outer.Close()
-	})
-	return inner, nil
+	s.theirs = append(s.theirs, null)
+	return null, nil
 }
 
 // null opens the sandbox's own /dev/null: through the host's mount its owner could change its mode.
-func (sb *Sandbox) null() (*os.File, error) {
+func (sb *Sandbox) null(mode uint64) (*os.File, error) {
 	in, err := sb.inside()
 	if err != nil {
 		return nil, err
 	}
 	defer unix.Close(in.root)
-	null, err := in.open(os.DevNull, unix.O_RDWR)
+	null, err := in.open(os.DevNull, mode)
 	if err != nil {
 		return nil, fmt.Errorf("open the null device of sandbox %q: %w", sb.state.ID, err)
 	}

@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -120,7 +121,7 @@ func (s *Store) keptFrom(v *rootfs.View) error {
 func (s *Store) KeyIsKept(id, path string) error {
 	sb, err := s.Open(id)
 	if err != nil {
-		return nil //nolint:nilerr // whoever uses the sandbox says so
+		return nil // whoever uses the sandbox says so
 	}
 	defer sb.Close()
 	sees, err := sb.shows()
@@ -245,7 +246,7 @@ func (g *ground) Shown(path string) ([]spec.Shown, error) {
 
 // Trusted lists what the launcher believes.
 func (g *ground) Trusted(near []spec.Place) ([]spec.Trusted, error) {
-	list := append(g.known[:len(g.known):len(g.known)], g.inUse()...)
+	list := append(slices.Clip(g.known), g.inUse()...)
 	if tmp, ok := g.stateAt("/tmp"); ok {
 		for _, name := range statesBelow(tmp.Place, near) {
 			list = g.appendState(list, filepath.Join("/tmp", name))
@@ -262,32 +263,22 @@ func (g *ground) Trusted(near []spec.Place) ([]spec.Trusted, error) {
 // statesBelow lists the state directories in /tmp that matter: all, where /tmp itself is near, else those that something near
 // lies in.
 func statesBelow(tmp spec.Place, near []spec.Place) []string {
-	const prefix = "sandboxrun-"
 	var names []string
 	for _, n := range near {
 		if tmp.Within(n) {
-			dir, err := os.Open("/tmp")
-			if err != nil {
-				continue
+			names = nil
+			if dir, err := os.Open("/tmp"); err == nil {
+				names, _ = dir.Readdirnames(-1)
+				dir.Close()
 			}
-			all, _ := dir.Readdirnames(-1)
-			dir.Close()
-			names = names[:0]
-			for _, name := range all {
-				if strings.HasPrefix(name, prefix) {
-					names = append(names, name)
-				}
-			}
-			return names
+			break
 		}
 		if n.Within(tmp) {
 			first, _, _ := strings.Cut(strings.TrimPrefix(strings.TrimPrefix(n.Path, tmp.Path), "/"), "/")
-			if strings.HasPrefix(first, prefix) {
-				names = append(names, first)
-			}
+			names = append(names, first)
 		}
 	}
-	return names
+	return slices.DeleteFunc(names, func(name string) bool { return !strings.HasPrefix(name, "sandboxrun-") })
 }
 
 // appendState adds a user's state directory if it is there. OpenStore takes none that is another user's than its name says.

@@ -168,3 +168,9 @@ func DecodeFilter(b []byte) ([]unix.SockFilter, error) {
 	}
 	return filter, nil
 }
+
+// CallNumber is the number of a system call on this machine, if it has that call.
+func CallNumber(name string) (uint32, bool) {
+	n, ok := callNumbers()[name]
+	return n, ok
+}

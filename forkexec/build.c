@@ -127,7 +127,9 @@ static int builder(void *arg)
 	struct fx_build *b = arg;
 	umask(0);
 	for (size_t i = 0; i < b->n_ops; i++)
-		if (run_op(&b->ops[i]) < 0) {
+		if (b->ops[i].kind == FX_OP_NETWORK) {
+			b->missing = fx_network(b->ops[i].fd, (int)b->ops[i].flags);
+		} else if (run_op(&b->ops[i]) < 0) {
 			b->step = FX_MOUNT;
 			b->err = errno;
 			b->index = i;

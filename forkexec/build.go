@@ -28,6 +28,7 @@ const (
 	OpRoot    OpKind = C.FX_OP_ROOT    // make Target the root, and let go of the old one
 	OpSysctl  OpKind = C.FX_OP_SYSCTL  // write Data to the setting Target of the sandbox's user namespace
 	OpCgroup  OpKind = C.FX_OP_CGROUP  // mount control groups of version 2 at Target, if possible
+	OpNetwork OpKind = C.FX_OP_NETWORK // let group Flags ping, and if LowPorts everybody listen below 1024, in the sandbox's own network
 )
 
 // Op is one step of building what a sandbox's programs see. Paths are the sandbox's.
@@ -37,10 +38,12 @@ type Op struct {
 	Data                 string
 	Flags                uintptr
 	Tree                 *os.File
+	LowPorts             bool
 }
 
-// Build carries out the steps in the namespaces of a sandbox, with every capability there. The error is a *StepError.
-func Build(target *os.File, namespaces int, ops []Op) error {
+// Build carries out the steps in the namespaces of a sandbox, with every capability there. The error is a *StepError. What
+// OpNetwork could not have is no error, and is said in words.
+func Build(target *os.File, namespaces int, ops []Op) (missing []string, err error) {
 	var m cmem
 	defer m.pin.Unpin()
 	stack := stacks.Get().(*[C.FX_STACKS]byte)
@@ -55,6 +58,9 @@ func Build(target *os.File, namespaces int, ops []Op) error {
 		if o.Tree != nil {
 			list[i].fd = C.int(o.Tree.Fd())
 		}
+		if o.Kind == OpNetwork {
+			list[i].fd = C.int(number(o.LowPorts))
+		}
 	}
 	m.pin.Pin(&list[0])
 	b := &C.struct_fx_build{
@@ -63,8 +69,16 @@ func Build(target *os.File, namespaces int, ops []Op) error {
 	}
 	m.pin.Pin(b)
 	C.fx_build(b)
+	for bit, what := range map[C.uint]string{
+		C.FX_NO_LOW_PORTS: "no program can listen on ports below 1024", C.FX_NO_PING: "no program can ping",
+		C.FX_NO_ADDRESSES: "programs that ask for AI_ADDRCONFIG may resolve no name",
+	} {
+		if b.missing&bit != 0 {
+			missing = append(missing, what)
+		}
+	}
 	if b.step == C.FX_OK {
-		return nil
+		return missing, nil
 	}
 	e := &StepError{Step: stepName(b.step), Err: unix.Errno(b.err)}
 	if b.step == C.FX_MOUNT {
@@ -75,9 +89,11 @@ func Build(target *os.File, namespaces int, ops []Op) error {
 			e.Detail = fmt.Sprintf("%q on %q", o.Source, o.Target)
 		}
 	}
-	return e
+	return missing, e
 }
 
 func (k OpKind) String() string {
-	return [...]string{"make directory", "make link", "make file", "mount", "bind", "protect", "mount", "change root to", "set", "mount"}[k]
+	return [...]string{
+		"make directory", "make link", "make file", "mount", "bind", "protect", "mount", "change root to", "set", "mount", "set up the network",
+	}[k]
 }

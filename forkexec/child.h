@@ -63,6 +63,9 @@ static inline int map_root(int uid, int gid)
 	return write_file("/proc/self/gid_map", groups);
 }
 
+struct fx_exec;
+int fx_core_limit(const struct fx_exec *x, size_t *index);
+
 static inline void reap(int pid)
 {
 	while (pid > 0 && waitpid(pid, NULL, __WALL) < 0 && errno == EINTR)

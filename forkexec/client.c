@@ -31,7 +31,7 @@ static int loads_plainly(int root, const char *name)
 {
 	static char head[4096];
 	char interp[256];
-	int fd = fx_open_inside(root, name, O_RDONLY | O_NONBLOCK);
+	int fd = fx_open_inside(root, name, O_RDONLY);
 	ssize_t n = fd < 0 ? -1 : pread(fd, head, sizeof head, 0);
 	Elf64_Ehdr *e = (Elf64_Ehdr *)head;
 	int ok = n >= (ssize_t)sizeof *e && memcmp(head, ELFMAG "\2\1", 6) == 0 && e->e_phentsize == sizeof(Elf64_Phdr) &&
@@ -78,7 +78,7 @@ static const char *find_program(int root, const char *name, const char *path)
 	}
 }
 
-struct relay { int from, to; size_t have, done; char data[CHUNK]; };
+struct relay { int from, to, err; size_t have, done; char data[CHUNK]; };
 
 // move passes on what there is. The end of the stream, and of whoever reads it, closes our end, so that the program
 // hears of it as it would without us.
@@ -95,19 +95,35 @@ static void relay_move(struct relay *s, short in, short out, int64_t *output_us)
 		ssize_t n = write(s->to, s->data + s->done, s->have - s->done);
 		if (n > 0)
 			s->done += (size_t)n;
-		else if (n < 0 && errno != EINTR && errno != EAGAIN)
+		else if (n < 0 && errno != EINTR && errno != EAGAIN) {
+			s->err = errno;
 			close(s->from), s->from = -1, s->have = s->done = 0;
+		}
 	}
 }
 
-static void pass_signal(int sigfd, int program)
+// suspend stops the exec and then us, until somebody continues us.
+static void suspend(int reaper)
+{
+	static struct fx_stopped stopped;
+	fx_stop(&stopped, reaper);
+	fx_stop_self(0);
+	fx_continue(&stopped);
+}
+
+static void pass_signal(int sigfd, const struct fx_exec *x, int64_t *output_us)
 {
 	struct signalfd_siginfo info;
 	if (read(sigfd, &info, sizeof info) != sizeof info)
 		return;
 	int sig = (int)info.ssi_signo, group = sig == SIGINT || sig == SIGQUIT;
-	if (syscall(SYS_pidfd_send_signal, program, sig, NULL, group ? GROUP : 0) < 0 && errno == EINVAL)
-		syscall(SYS_pidfd_send_signal, program, sig, NULL, 0);
+	if (sig == SIGTSTP) {
+		suspend(x->reaper_pidfd);
+		*output_us = fx_now_us(); // it was not idle of its own
+		return;
+	}
+	if (syscall(SYS_pidfd_send_signal, x->program_pidfd, sig, NULL, group ? GROUP : 0) < 0 && errno == EINVAL)
+		syscall(SYS_pidfd_send_signal, x->program_pidfd, sig, NULL, 0);
 }
 
 // look_after ends the exec when it has exceeded a limit, and says when to look again.
@@ -115,9 +131,30 @@ static int64_t look_after(struct fx_exec *x, int64_t output_us)
 {
 	struct fx_limits *l = x->limits;
 	int64_t again = fx_limits_check(l, output_us);
-	if (l->why != FX_BY_ITSELF) // the reaper ends all of them and still reports
-		syscall(SYS_pidfd_send_signal, x->reaper_pidfd, l->why == FX_STUCK ? SIGKILL : SIGTERM, NULL, 0);
+	if (l->why == FX_BY_ITSELF)
+		return again;
+	// The supervisor ends all of them and still reports. Where it does not come to it, the kernel does, by its end.
+	int late = fx_now_us() - l->ended_us >= FX_GRACE;
+	syscall(SYS_pidfd_send_signal, x->reaper_pidfd, late ? SIGKILL : SIGTERM, NULL, 0);
 	return again;
+}
+
+// lost_output is cli.program.lostOutput: output that the caller did not get is no success.
+static int lost_output(struct relay *streams, int status)
+{
+	static const char *const names[] = {"output", "error"};
+	if (close(1) < 0 && !streams[0].err) // some file systems say only then that the disk is full
+		streams[0].err = errno;
+	for (int i = 0; i < 2; i++) {
+		int err = streams[i].err;
+		if (!err)
+			continue;
+		if (err != EPIPE) // of a closed pipe nobody wants to hear
+			dprintf(2, "sandboxrun: output_failed: write standard %s: %s\n", names[i], strerrordesc_np(err));
+		if (status == 0)
+			status = err == EPIPE ? 128 + SIGPIPE : 125;
+	}
+	return status;
 }
 
 // follow passes output and signals on until the program has ended and all of its output has come.
@@ -142,20 +179,24 @@ static int follow(struct fx_exec *x, struct relay *streams, int status, int sigf
 		if (p[0].revents)
 			got = read(status, &st, sizeof st);
 		if (p[1].revents)
-			pass_signal(sigfd, x->program_pidfd);
+			pass_signal(sigfd, x, &output_us);
 		for (int i = 0; i < 2; i++)
 			relay_move(&streams[i], p[2 + i].revents, p[4 + i].revents, &output_us);
 	}
 	while (waitid(P_PIDFD, (id_t)x->reaper_pidfd, NULL, WEXITED | __WALL) < 0 && errno == EINTR)
 		;
 	double seconds = (double)(fx_now_us() - l->started_us) / 1e6;
+	if (x->cancelled) { // it had not been executed yet
+		got = sizeof st;
+		st = (struct fx_status){.wait_status = x->cancelled};
+	}
 	fx_limits_close(l);
 	struct fx_verdict v;
 	fx_judge(x, got == sizeof st ? &st : NULL, seconds, &v);
 	fx_event_ended(l, got == sizeof st ? &st : NULL, &v, seconds);
 	if (v.message[0])
 		dprintf(2, "sandboxrun: %s: %s\n", v.outcome, v.message);
-	return v.status;
+	return lost_output(streams, v.status);
 }
 
 struct signal_state { sigset_t mask; struct sigaction pipe, child; };
@@ -171,7 +212,7 @@ static void restore_signals(const struct signal_state *was)
 static int catch_signals(struct signal_state *was)
 {
 	struct sigaction ignore = {.sa_handler = SIG_IGN}, dfl = {.sa_handler = SIG_DFL};
-	static const int list[] = {SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGALRM, SIGCONT};
+	static const int list[] = {SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGALRM, SIGCONT, SIGTSTP};
 	sigset_t set;
 	sigemptyset(&set);
 	for (size_t i = 0; i < sizeof list / sizeof *list; i++) {
@@ -182,7 +223,7 @@ static int catch_signals(struct signal_state *was)
 	sigaction(SIGPIPE, &ignore, &was->pipe);
 	sigaction(SIGCHLD, &dfl, &was->child);
 	sigprocmask(SIG_SETMASK, &set, &was->mask);
-	return signalfd(-1, &set, SFD_CLOEXEC);
+	return signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
 }
 
 static int stream(struct fx_exec *x, struct relay *s, int to)
@@ -195,6 +236,29 @@ static int stream(struct fx_exec *x, struct relay *s, int to)
 	return 0;
 }
 
+// one_file is cli.sameFile.
+static int one_file(void)
+{
+	struct stat a, b;
+	int same = fstat(1, &a) == 0 && fstat(2, &b) == 0 && a.st_dev == b.st_dev && a.st_ino == b.st_ino &&
+		   (a.st_mode & S_IFMT) == (b.st_mode & S_IFMT) && a.st_rdev == b.st_rdev;
+	return same && (S_ISREG(a.st_mode) || S_ISFIFO(a.st_mode) || S_ISCHR(a.st_mode) || S_ISSOCK(a.st_mode)) &&
+	       (fcntl(2, F_GETFL) & O_ACCMODE) == (fcntl(1, F_GETFL) & O_ACCMODE);
+}
+
+// outputs connects the program's standard output and error: by one pipe where the caller's are one file, so that what
+// arrives there has the order in which it was written.
+static int outputs(struct fx_exec *x, struct relay *streams)
+{
+	if (stream(x, &streams[0], 1) < 0)
+		return -1;
+	if (!one_file())
+		return stream(x, &streams[1], 2);
+	x->stdio[2] = x->stdio[1];
+	streams[1] = (struct relay){.from = -1, .to = 2};
+	return 0;
+}
+
 static void plain_exec(char **argv, char **env)
 {
 	static struct relay streams[2];
@@ -203,6 +267,8 @@ static void plain_exec(char **argv, char **env)
 	int root, status[2];
 	memset(&x, 0, sizeof x);
 	x.limits = &limits;
+	x.listener = -1;
+	limits.started_us = fx_now_us();
 	if (fx_read_launch(&x, argv[0], env, &root) < 0)
 		return;
 	argv += argv[1] && strcmp(argv[1], "--") == 0 ? 2 : 1;
@@ -215,13 +281,13 @@ static void plain_exec(char **argv, char **env)
 	x.waiter = (int)syscall(SYS_pidfd_open, getpid(), 0);
 	x.stacks = malloc(FX_STACKS);
 	if (!x.path || x.waiter < 0 || !x.stacks || x.stdio[0] < 0 || pipe2(status, O_CLOEXEC) < 0 ||
-	    stream(&x, &streams[0], 1) < 0 || stream(&x, &streams[1], 2) < 0)
+	    outputs(&x, streams) < 0)
 		return;
 	x.status = status[1];
 	struct signal_state was;
 	if (fx_limits_open(&limits) < 0)
 		return;
-	int sigfd = catch_signals(&was);
+	int sigfd = x.signals = catch_signals(&was);
 	fx_start(&x);
 	if (x.step != FX_OK) {
 		restore_signals(&was);
@@ -236,20 +302,20 @@ static void plain_exec(char **argv, char **env)
 	fx_event_started(&limits, argv[0]);
 	close(status[1]);
 	close(x.stdio[1]);
-	close(x.stdio[2]);
+	if (x.stdio[2] != x.stdio[1])
+		close(x.stdio[2]);
 	_exit(follow(&x, streams, status[0], sigfd));
 }
 
-static int std_streams_are_open(void)
-{
-	return fcntl(0, F_GETFD) >= 0 && fcntl(1, F_GETFD) >= 0 && fcntl(2, F_GETFD) >= 0;
-}
+int fx_closed_streams;
 
 __attribute__((constructor)) static void client(int argc, char **argv, char **env)
 {
 	const char *off = fx_variable(env, "SANDBOXRUN_PLAIN_EXEC");
-	if (argc < 4 || strcmp(argv[1], "exec") != 0 || !std_streams_are_open() ||
-	    (off && strcmp(off, "off") == 0))
-		return;
-	plain_exec(argv + 2, env);
+	for (int fd = 0; fd < 3; fd++) // the Go runtime will open /dev/null there
+		fx_closed_streams |= (fcntl(fd, F_GETFD) < 0) << fd;
+	if (argc >= 4 && strcmp(argv[1], "exec") == 0 && !fx_closed_streams && (argv[3][0] != '-' || strcmp(argv[3], "--") == 0) &&
+	    !(off && strcmp(off, "off") == 0))
+		plain_exec(argv + 2, env);
+	fx_need_addresses();
 }

@@ -7,6 +7,8 @@
 //                  |            then becomes the reaper (stub.c)
 //                  `- program . drops everything, then execve
 //
+// The launcher itself does not sleep but waits, since what the children do may block: see await.
+//
 // join, member and init are all children of the launcher (CLONE_PARENT): the first two end at once, and the launcher
 // can wait for the reaper itself.
 //
@@ -23,6 +25,7 @@
 #include <linux/netlink.h>
 #include <linux/securebits.h>
 #include <linux/seccomp.h>
+#include <poll.h>
 #include <sched.h>
 #include <signal.h>
 #include <string.h>
@@ -34,27 +37,16 @@
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 #include "child.h"
 #include "forkexec.h"
+#include "raw.h"
 
 #define VFORK (CLONE_VM | CLONE_VFORK | SIGCHLD)
 #define LAST_SIGNAL 64
 #define KEYRING_PERMISSIONS 0x3f1b0000 // possessor: all; user: view, read, search (so the next exec finds it), link
 #define LAST_CAPABILITY 63 // more than any kernel has; the loop ends at the first unknown one
-
-// The Go runtime raises our limit of open files to the most that is allowed. Programs are to have the caller's. The
-// priority puts this before client.c.
-static struct rlimit caller_nofile;
-
-// Who called this command: by the time that Go asks, that process may have ended.
-int fx_first_parent;
-
-__attribute__((constructor(101))) static void remember_caller(void)
-{
-	syscall(SYS_prlimit64, 0, RLIMIT_NOFILE, NULL, &caller_nofile);
-	fx_first_parent = getppid();
-}
 
 static char *stack(struct fx_exec *x, int n) { return x->stacks + (n + 1) * FX_STACK; }
 
@@ -104,8 +96,7 @@ __attribute__((constructor(102))) static void humble(int argc, char **argv, char
 {
 	if (argc != 3 || strcmp(argv[0], FX_RELAY_NAME) != 0 || strcmp(argv[1], FX_RELAY_COMMAND) != 0 || env[0] != NULL)
 		return;
-	struct rlimit core = {1, 1}; // as programs have it: what they send is in its memory
-	syscall(SYS_prlimit64, 0, RLIMIT_CORE, &core, NULL); // without that right there is no handler, or it is accepted
+	syscall(SYS_prlimit64, 0, RLIMIT_CORE, &(struct rlimit){1, 1}, NULL); // as for programs (core.c), where it may
 	struct __user_cap_header_struct h = {_LINUX_CAPABILITY_VERSION_3, 0};
 	struct __user_cap_data_struct is[2];
 	if (syscall(SYS_capget, &h, is) < 0)
@@ -118,17 +109,38 @@ __attribute__((constructor(102))) static void humble(int argc, char **argv, char
 		_exit(125);
 }
 
-// Descriptors 0, 1 and 2 and nothing else. The numbers may overlap, so they are moved away first.
-static int set_stdio(const int want[3])
+// drop_all_but_one is for the supervisor. The capability that it keeps gives it nothing in a user namespace: timers that
+// wake the machine ask for it in the host's. But the kernel lets nobody change the priority, scheduler, processors or I/O
+// class of a process that has a capability which the other lacks (cap_safe_nice in security/commoncap.c), and a program
+// has none. With no_new_privs an execve, here that of the stub, never adds to what is permitted.
+#define KEPT CAP_WAKE_ALARM
+
+static int drop_all_but_one(void)
 {
-	int away[3];
+	struct __user_cap_header_struct h = {_LINUX_CAPABILITY_VERSION_3, 0};
+	struct __user_cap_data_struct one[2];
+	memset(one, 0, sizeof one);
+	one[KEPT / 32].permitted = one[KEPT / 32].effective = 1u << KEPT % 32;
+	if (syscall(SYS_capset, &h, one) < 0)
+		return -1;
+	return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+}
+
+// Descriptors 0, 1 and 2 and nothing else. The numbers may overlap, so they are moved away first.
+static int set_stdio(const int want[3], int listener)
+{
+	int away[4];
 	for (int i = 0; i < 3; i++)
-		if ((away[i] = fcntl(want[i], F_DUPFD_CLOEXEC, 3)) < 0)
+		if ((away[i] = fcntl(want[i], F_DUPFD_CLOEXEC, 4)) < 0)
 			return -1;
+	if (listener >= 0 && (away[3] = fcntl(listener, F_DUPFD_CLOEXEC, 4)) < 0)
+		return -1;
 	for (int i = 0; i < 3; i++)
 		if (dup2(away[i], i) < 0)
 			return -1;
-	return (int)LAYER("descriptors", syscall(SYS_close_range, 3, ~0u, 0));
+	if (listener >= 0 && dup3(away[3], FX_LISTENER, O_CLOEXEC) < 0)
+		return -1;
+	return (int)LAYER("descriptors", syscall(SYS_close_range, listener >= 0 ? FX_LISTENER + 1 : 3, ~0u, 0));
 }
 
 // The caller's ignored signals and its mask must not reach the program (DOMjudge/domjudge#3669).
@@ -160,25 +172,6 @@ static int set_rlimit(const struct fx_rlimit *want)
 	return is.rlim_cur == l.rlim_cur && is.rlim_max == l.rlim_max ? 0 : -1;
 }
 
-// keep_core_handler_away gives all processes of the exec the limit of core files, here, where a launcher with privilege can
-// raise it. What matters is that it is 1: with that alone the kernel does not start the handler of kernel.core_pattern,
-// which is root outside the sandbox (CVE-2021-3899 and CVE-2025-4598 are of apport's and systemd's handlers). With 0 it
-// does; that is only as good where there is no handler.
-static int keep_core_handler_away(const struct fx_rlimit *l)
-{
-	struct rlimit want = {l->cur, l->max};
-	if (syscall(SYS_prlimit64, 0, RLIMIT_CORE, &want, NULL) == 0)
-		return 0;
-	int saved = errno;
-	char first = '|';
-	int fd = open("/proc/sys/kernel/core_pattern", O_RDONLY | O_CLOEXEC);
-	if (fd < 0 || read(fd, &first, 1) != 1)
-		first = '|';
-	close(fd);
-	errno = saved;
-	return first == '|' ? -1 : 0;
-}
-
 static int set_affinity(const unsigned long *cpus)
 {
 	unsigned long is[FX_CPUS / (8 * sizeof(long))];
@@ -189,6 +182,33 @@ static int set_affinity(const unsigned long *cpus)
 	return memcmp(is, cpus, sizeof is) == 0 ? 0 : -1;
 }
 
+// be_ordinary takes from a program what its caller may have lent it: a real-time scheduler, and the right to a better
+// priority than it starts with. It must not be able to keep the launcher and the supervisor from running.
+static int be_ordinary(void)
+{
+	static const int lent[] = {RLIMIT_NICE, RLIMIT_RTPRIO};
+	for (size_t i = 0; i < sizeof lent / sizeof *lent; i++) {
+		struct rlimit is, none = {0, 0};
+		if (syscall(SYS_prlimit64, 0, lent[i], NULL, &is) < 0 ||
+		    (is.rlim_max > 0 && syscall(SYS_prlimit64, 0, lent[i], &none, NULL) < 0))
+			return -1;
+	}
+	long policy = syscall(SYS_sched_getscheduler, 0) & ~SCHED_RESET_ON_FORK;
+	struct sched_param p = {0};
+	return policy == SCHED_FIFO || policy == SCHED_RR ? (int)syscall(SYS_sched_setscheduler, 0, SCHED_OTHER, &p) : 0;
+}
+
+// has_other_ids says whether the program is another user than the supervisor.
+static int has_other_ids(const struct fx_exec *x) { return x->uid != 0 || x->gid != 0; }
+
+// drop_saved_ids leaves a program that was born with its ids no trace of the supervisor's. Its own are mapped by now.
+static int drop_saved_ids(void)
+{
+	if (syscall(SYS_setresgid, -1, -1, syscall(SYS_getegid)) < 0)
+		return -1;
+	return (int)syscall(SYS_setresuid, -1, -1, syscall(SYS_geteuid));
+}
+
 static int program(void *arg)
 {
 	struct fx_exec *x = arg;
@@ -197,22 +217,25 @@ static int program(void *arg)
 	TRY(FX_MAP, 0, write_file("/proc/self/setgroups", "deny"));
 	TRY(FX_MAP, 0, write_file("/proc/self/uid_map", x->uid_map));
 	TRY(FX_MAP, 0, write_file("/proc/self/gid_map", x->gid_map));
+	if (has_other_ids(x))
+		TRY(FX_IDS, 0, drop_saved_ids());
 	TRY(FX_SESSION, 0, setsid());
-	TRY(FX_STDIO, 0, set_stdio(x->stdio));
-	if (x->ctty)
+	TRY(FX_STDIO, 0, set_stdio(x->stdio, x->listener));
+	if (x->tty)
 		TRY(FX_TTY, 0, ioctl(0, TIOCSCTTY, 0));
-	TRY(FX_RLIMIT, x->n_rlimits, syscall(SYS_prlimit64, 0, RLIMIT_NOFILE, &caller_nofile, NULL));
+	TRY(FX_RLIMIT, x->n_rlimits, fx_restore_limits());
 	for (size_t i = 0; i < x->n_rlimits; i++)
 		TRY(FX_RLIMIT, i, set_rlimit(&x->rlimits[i]));
 	if (x->cpus)
 		TRY(FX_AFFINITY, 0, set_affinity(x->cpus));
+	TRY(FX_AFFINITY, 1, be_ordinary());
 	umask(x->umask);
 	TRY(FX_PRIVILEGE, 0, drop_privileges());
 	TRY(FX_DIR, 0, chdir(x->dir)); // after the capabilities: the program's own rights decide
 	reset_signals();
 	fx_call(x, FX_UNFILTERED);
 	if (x->filter.len > 0)
-		TRY(FX_SECCOMP, 0, syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, &x->filter));
+		TRY(FX_SECCOMP, 0, fx_load_filter(x));
 	if (x->n_calls > 0) {
 		fx_call(x, FX_IN_PLACE);
 		return 0;
@@ -354,13 +377,59 @@ static long clone_into(int group, int (*fn)(void *), struct fx_exec *x, int n, i
 	return -1;
 }
 
+// lend_ids makes the program's ids this process' own for as long as it takes to make the program, so that it, and its
+// user namespace, belong to them. The capabilities stay, and the saved ids, so that they can be given back.
+static int lend_ids(const struct fx_exec *x)
+{
+	if (prctl(PR_SET_SECUREBITS, SECBIT_NO_SETUID_FIXUP, 0, 0, 0) < 0 ||
+	    syscall(SYS_setresgid, x->gid, x->gid, 0) < 0 || syscall(SYS_setresuid, x->uid, x->uid, 0) < 0)
+		return -1;
+	return prctl(PR_SET_DUMPABLE, 1, 0, 0, 0); // as in join
+}
+
+static int take_ids_back(void)
+{
+	return become(0, 0) < 0 ? -1 : prctl(PR_SET_DUMPABLE, 1, 0, 0, 0);
+}
+
+// open_proc opens the exec's /proc for the launcher, without what is mounted over parts of it for the program.
+static int open_proc(struct fx_limits *l)
+{
+	int bare = (int)syscall(SYS_open_tree, AT_FDCWD, "/proc", FX_OPEN_TREE_CLONE | O_CLOEXEC);
+	if (bare < 0)
+		return -1;
+	l->proc = openat(bare, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	int saved = errno;
+	close(bare);
+	errno = saved;
+	return l->proc;
+}
+
+// open_terminal makes the program's terminal in the devpts that has just been mounted. The file table is the launcher's
+// too. No path is used for the inner end, and the program's user owns it.
+static int open_terminal(struct fx_exec *x)
+{
+	int unlock = 0;
+	struct winsize size = {.ws_row = x->rows, .ws_col = x->cols};
+	x->master = open("/dev/pts/ptmx", O_RDWR | O_NOCTTY | O_NONBLOCK | O_CLOEXEC);
+	if (x->master < 0 || ioctl(x->master, TIOCSPTLCK, &unlock) < 0)
+		return -1;
+	x->slave = ioctl(x->master, TIOCGPTPEER, O_RDWR | O_NOCTTY | O_CLOEXEC);
+	if (x->slave < 0)
+		return -1;
+	int ok = ioctl(x->slave, TIOCSWINSZ, &size) == 0 && (!x->termios || ioctl(x->slave, TCSETS, x->termios) == 0) &&
+		 (!has_other_ids(x) || fchown(x->slave, (uid_t)x->uid, (gid_t)x->gid) == 0);
+	for (int i = 0; i < 3; i++)
+		x->stdio[i] = x->slave;
+	return ok ? 0 : -1;
+}
+
 // open_for_looking opens what shows all that this exec has: its processes, what it has by IPC, and the sockets of its network
 // namespace, unless that is the host's.
 static int open_for_looking(struct fx_exec *x)
 {
 	struct fx_limits *l = x->limits;
-	l->proc = open("/proc", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	if (l->proc < 0 || !(l->watched & FX_MEMORY))
+	if (open_proc(l) < 0 || !(l->watched & FX_MEMORY))
 		return l->proc;
 	static const char *const lists[] = {"/proc/sysvipc/shm", "/proc/sysvipc/msg", "/proc/sysvipc/sem"};
 	for (int i = 0; i < 3; i++) {
@@ -382,23 +451,22 @@ static int init(void *arg)
 		const struct fx_mount *m = &x->mounts[i];
 		TRY(FX_MOUNT, i, mount(m->source, m->target, m->fstype, m->flags, m->data));
 	}
-	if (x->uid != 0 || x->gid != 0) {
-		TRY(FX_IDS, 0, become(x->uid, x->gid)); // which takes every capability with it
-		TRY(FX_IDS, 0, prctl(PR_SET_DUMPABLE, 1, 0, 0, 0)); // as in join
-	}
+	if (x->tty)
+		TRY(FX_TERMINAL, 0, open_terminal(x));
 	const struct fx_limits *l = x->limits;
 	if (l && fx_limits_look(l)) // what is opened here is the launcher's too
 		TRY(FX_MOUNT, 0, open_for_looking(x));
 	TRY(FX_RLIMIT, x->n_rlimits, share_limits(l));
+	if (has_other_ids(x))
+		TRY(FX_IDS, 0, lend_ids(x));
 	TRY(FX_USERNS, 0, clone_pidfd(program, x, 3, CLONE_NEWUSER, &x->program_pidfd));
 	if (x->step != FX_OK)
 		return 125;
 	if (x->n_calls > 0) // there is no program to wait for
 		return 0;
-	if (x->uid == 0)
-		TRY(FX_REAPER, 0, drop_privileges());
-	else
-		TRY(FX_REAPER, 0, prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0));
+	if (has_other_ids(x))
+		TRY(FX_IDS, 0, take_ids_back());
+	TRY(FX_REAPER, 0, drop_all_but_one());
 	return become_reaper(x);
 }
 
@@ -419,9 +487,8 @@ static int member(void *arg)
 static int join(void *arg)
 {
 	struct fx_exec *x = arg;
-	for (size_t i = 0; i < x->n_rlimits; i++)
-		if (x->rlimits[i].resource == RLIMIT_CORE)
-			TRY(FX_RLIMIT, i, keep_core_handler_away(&x->rlimits[i]));
+	size_t i;
+	TRY(FX_RLIMIT, i, fx_core_limit(x, &i));
 	if (x->drop_groups)
 		TRY(FX_GROUPS, 0, syscall(SYS_setgroups, 0, NULL));
 	TRY(FX_JOIN, 0, setns(x->target, x->namespaces));
@@ -436,22 +503,70 @@ static int join(void *arg)
 	return 0;
 }
 
+#define RAW(n, a, b, c, d) sys6((n), (long)(a), (long)(b), (long)(c), (long)(d), 8, 0)
+#define TICK_US 50000 // far longer than a start takes
+
+// cancelled gives the signal by which somebody wants the exec to end.
+static int cancelled(const struct fx_exec *x)
+{
+	unsigned info[32]; // one struct signalfd_siginfo; it begins with the signal's number
+	while (x->signals >= 0 && RAW(SYS_read, x->signals, info, sizeof info, 0) == sizeof info)
+		if (info[0] == SIGTERM || info[0] == SIGINT || info[0] == SIGHUP || info[0] == SIGQUIT)
+			return (int)info[0];
+	return x->cancel ? *x->cancel : 0;
+}
+
+// await waits for the first helper, and so for all. What they do may block for long: a file system that does not answer,
+// a lease on the program. That counts as the program's time, and ends with it, or by a signal of the caller's: then what
+// blocks is killed. Where that is the program the supervisor tells of its end as of any other.
+//
+// The helpers share this thread's errno, so everything here is done without it.
+static void await(struct fx_exec *x, int helper)
+{
+	struct fx_limits *l = x->limits;
+	for (;;) {
+		struct pollfd p = {helper, POLLIN, 0};
+		struct timespec tick = {0, TICK_US * 1000};
+		if (RAW(SYS_ppoll, &p, 1, &tick, NULL) > 0 && p.revents)
+			return;
+		if (!x->cancelled && l && l->why == FX_BY_ITSELF)
+			fx_limits_overdue(l);
+		if (!x->cancelled && (!l || l->why == FX_BY_ITSELF))
+			x->cancelled = cancelled(x);
+		if (!x->cancelled && (!l || l->why == FX_BY_ITSELF))
+			continue;
+		int blocked = x->program_pidfd >= 0 ? x->program_pidfd : x->reaper_pidfd;
+		if (blocked >= 0)
+			RAW(SYS_pidfd_send_signal, blocked, SIGKILL, NULL, 0);
+	}
+}
+
 void fx_start(struct fx_exec *x)
 {
 	unsigned long before;
-	int dumpable = prctl(PR_GET_DUMPABLE, 0, 0, 0, 0);
-	x->reaper_pidfd = x->program_pidfd = -1;
-	x->helpers[0] = x->helpers[1] = 0;
+	int dumpable = prctl(PR_GET_DUMPABLE, 0, 0, 0, 0), helper = -1;
+	x->reaper_pidfd = x->program_pidfd = x->master = x->slave = -1;
+	x->helpers[0] = x->helpers[1] = x->cancelled = 0;
 	block_signals(&before);
-	int pid = clone(join, stack(x, 0), VFORK | CLONE_FILES, x);
+	int pid = clone(join, stack(x, 0), CLONE_VM | CLONE_FILES | CLONE_PIDFD | SIGCHLD, x, &helper);
 	if (pid < 0)
 		fail(x, FX_SPAWN, 0);
+	else
+		await(x, helper);
 	x->helpers[0] = pid;
 	if (dumpable == 0)
 		prctl(PR_SET_DUMPABLE, 0, 0, 0, 0);
 	unblock_signals(&before);
 	reap(x->helpers[0]);
 	reap(x->helpers[1]);
+	if (helper >= 0)
+		close(helper);
+	if (x->slave >= 0)
+		close(x->slave);
+	if (x->cancelled || (x->limits && x->limits->why != FX_BY_ITSELF)) {
+		x->step = FX_OK; // whatever the helpers say of it
+		return;
+	}
 	if (x->reaper_pidfd < 0 || x->program_pidfd < 0) { // a child was killed with its sandbox, before it could say anything
 		errno = ESRCH;
 		fail(x, FX_SPAWN, 0);

@@ -16,6 +16,7 @@ import (
 	"os"
 	"runtime"
 	"sync"
+	"sync/atomic"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -46,15 +47,30 @@ type Command struct {
 	Args, Env  []string
 	Dir        string
 	Stdio      [3]*os.File
-	Tty        bool // Stdio[0] becomes the controlling terminal
+	Terminal   *Terminal // the program gets a new one instead of Stdio
 	Umask      int
 	Rlimits    []Rlimit
 	CPUs       *unix.CPUSet // the only processors that it may use; nil: the caller's
 	Limits     Limits
 	Filter     []unix.SockFilter
+	Listener   *os.File // not nil: the filter asks, and its listener is sent over this socket
 	// Detach keeps the exec running when the calling process ends.
 	Detach bool
+	// Cancel ends a start that takes long by a signal; may be nil.
+	Cancel *Cancel
 }
+
+// Terminal is a pseudo-terminal that is made for the program in the exec's own devpts, which Mounts must bring.
+type Terminal struct {
+	Rows, Cols uint16
+	Settings   *unix.Termios // nil: the kernel's own
+}
+
+// Cancel ends a start that blocks: Wait then says that the signal has ended the program.
+type Cancel struct{ sig atomic.Int32 }
+
+// By says by which signal the start is to be ended.
+func (c *Cancel) By(sig unix.Signal) { c.sig.CompareAndSwap(0, int32(sig)) }
 
 // ErrNotStarted is wrapped by every error of Start that means the program never ran.
 var ErrNotStarted = errors.New("not started")
@@ -93,6 +109,9 @@ const (
 	StepRlimit = "set resource limit"
 	StepUserns = "make the program's user namespace"
 	StepMount  = "mount"
+	StepFilter = "load the seccomp filter"
+
+	StepTerminal = "open a terminal"
 )
 
 func stepName(step C.int) string {
@@ -101,9 +120,9 @@ func stepName(step C.int) string {
 		C.FX_JOIN: "join the sandbox's namespaces", C.FX_BECOME: "become root in the sandbox's user namespace",
 		C.FX_NAMESPACES: "make the exec's own namespaces", C.FX_MOUNT: StepMount, C.FX_IDS: "change to the program's user",
 		C.FX_USERNS: StepUserns, C.FX_MAP: "map the program's user",
-		C.FX_SESSION: "start a session", C.FX_TTY: "take the terminal", C.FX_STDIO: "set up the standard streams",
+		C.FX_SESSION: "start a session", C.FX_TTY: "take the terminal", C.FX_TERMINAL: StepTerminal, C.FX_STDIO: "set up the standard streams",
 		C.FX_RLIMIT: StepRlimit, C.FX_PRIVILEGE: "drop all privileges",
-		C.FX_DIR: StepDir, C.FX_SECCOMP: "load the seccomp filter",
+		C.FX_DIR: StepDir, C.FX_SECCOMP: StepFilter,
 		C.FX_EXECVE: StepExecve, C.FX_REAPER: "start the reaper",
 		C.FX_CGROUP: "enter the exec's control group", C.FX_AFFINITY: "restrict the program to its processors",
 	}
@@ -210,11 +229,18 @@ func Start(c *Command) (*Process, error) {
 	x.limits = lim.c
 	C.fx_start(x)
 	runtime.KeepAlive(c)
-	p := &Process{Name: lim.name(), status: statusR, reaper: pidfdFile(x.reaper_pidfd), program: pidfdFile(x.program_pidfd), limits: lim}
+	p := &Process{
+		Name: lim.name(), limits: lim, cancelled: unix.Signal(x.cancelled),
+		Terminal: file(x.master, "terminal"), status: statusR, reaper: file(x.reaper_pidfd, "pidfd"), program: file(x.program_pidfd, "pidfd"),
+	}
 	if x.step != C.FX_OK {
 		p.abandon()
+		if p.Terminal != nil {
+			p.Terminal.Close()
+		}
 		return nil, &NumberedError{p.Name, fmt.Errorf("%w: %w", ErrNotStarted, c.stepError(x))}
 	}
+	lim.why.Store(int64(x.limits.why)) // the start itself may have taken too long
 	C.fx_limits_started(lim.c)
 	p.supervise()
 	return p, nil
@@ -230,16 +256,29 @@ func (c *Command) layout(m *cmem) (*C.struct_fx_exec, func()) {
 		uid_map: m.str(idMap(c.ShownUID, c.UID)), gid_map: m.str(idMap(c.ShownGID, c.GID)),
 		path: m.str(c.Path), argv: m.strs(c.Args), envp: m.strs(c.Env), dir: m.str(c.Dir),
 		umask: C.uint(c.Umask), rlimits: m.rlimits(c.Rlimits), n_rlimits: C.size_t(len(c.Rlimits)),
-		filter: m.filter(c.Filter), stacks: (*C.char)(unsafe.Pointer(stack)),
+		filter: m.filter(c.Filter), listener: -1, stacks: (*C.char)(unsafe.Pointer(stack)), signals: -1,
 	}
 	for i, f := range c.Stdio {
-		x.stdio[i] = C.int(f.Fd())
+		if f != nil {
+			x.stdio[i] = C.int(f.Fd())
+		}
+	}
+	if c.Listener != nil {
+		x.listener = C.int(c.Listener.Fd())
 	}
 	if c.DropGroups {
 		x.drop_groups = 1
 	}
-	if c.Tty {
-		x.ctty = 1
+	if t := c.Terminal; t != nil {
+		x.tty, x.rows, x.cols = 1, C.ushort(t.Rows), C.ushort(t.Cols)
+		if t.Settings != nil {
+			m.pin.Pin(t.Settings)
+			x.termios = unsafe.Pointer(t.Settings)
+		}
+	}
+	if c.Cancel != nil {
+		m.pin.Pin(c.Cancel)
+		x.cancel = (*C.int32_t)(unsafe.Pointer(c.Cancel)) // the number is all that is in it
 	}
 	if c.CPUs != nil {
 		m.pin.Pin(c.CPUs)
@@ -277,9 +316,10 @@ func RlimitName(resource int) string {
 	return cmp.Or(names[resource], fmt.Sprint(resource))
 }
 
-func pidfdFile(fd C.int) *os.File {
+// file is a descriptor that a start has made; nil if it has not.
+func file(fd C.int, name string) *os.File {
 	if fd < 0 {
 		return nil
 	}
-	return os.NewFile(uintptr(fd), "pidfd")
+	return os.NewFile(uintptr(fd), name)
 }

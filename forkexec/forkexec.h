@@ -19,7 +19,7 @@ struct fx_rlimit {
 // Which step failed, for the error message. forkexec.go has the names.
 enum fx_step {
 	FX_OK, FX_SPAWN, FX_GROUPS, FX_JOIN, FX_BECOME, FX_NAMESPACES, FX_MOUNT, FX_IDS, FX_USERNS, FX_MAP, FX_SESSION,
-	FX_TTY, FX_STDIO, FX_RLIMIT, FX_PRIVILEGE, FX_DIR, FX_SECCOMP, FX_EXECVE, FX_REAPER, FX_CGROUP, FX_AFFINITY,
+	FX_TTY, FX_STDIO, FX_RLIMIT, FX_PRIVILEGE, FX_DIR, FX_SECCOMP, FX_EXECVE, FX_REAPER, FX_CGROUP, FX_AFFINITY, FX_TERMINAL,
 };
 
 #define FX_CPUS 1024 // as many as a cpu_set_t has
@@ -38,10 +38,20 @@ struct fx_cgroup {
 #define FX_CGROUPS 4
 #define FX_GROUP_PATH 1024
 
-extern int fx_first_parent; // who called this command
+extern int fx_first_parent; // who called this command: by the time that Go asks, that process may have ended
+
+#define FX_CALLER_LIMITS 6
+extern struct fx_rlimit fx_caller_limits[FX_CALLER_LIMITS]; // as the caller had them
+#define FX_ADDRESSES 900 // MiB of address space in which this program works
+#define FX_DATA 96
+int fx_restore_limits(void);
+void fx_need_addresses(void);
 
 // Why an exec was ended.
-enum fx_why { FX_BY_ITSELF, FX_WALL, FX_IDLE, FX_CPU_TIME, FX_MEMORY_USED, FX_TASKS, FX_STUCK };
+// FX_UNHELD: the limits could not be looked after.
+enum fx_why { FX_BY_ITSELF, FX_WALL, FX_IDLE, FX_CPU_TIME, FX_MEMORY_USED, FX_TASKS, FX_UNHELD };
+
+#define FX_GRACE 250000 // microseconds that the supervisor has to end an exec and to report, before it is killed itself
 
 // What an exec may use, and what it has used. The first part is decided beforehand; 0 is no limit.
 struct fx_limits {
@@ -83,6 +93,7 @@ struct fx_limits {
 int fx_limits_look(const struct fx_limits *l);
 int fx_limits_open(struct fx_limits *l);
 void fx_limits_started(struct fx_limits *l);
+void fx_limits_overdue(struct fx_limits *l);
 int64_t fx_limits_check(struct fx_limits *l, int64_t output_us);
 int64_t fx_limits_sample(struct fx_limits *l);
 void fx_limits_stop(struct fx_limits *l);
@@ -120,16 +131,21 @@ struct fx_exec {
 	char *const *envp;
 	const char *dir;
 	int stdio[3];
-	int ctty;               // stdio[0] becomes the controlling terminal
+	int tty;                // the program gets a new terminal of the exec's own devpts instead of stdio
+	unsigned short rows, cols;
+	const void *termios;    // its settings, as the kernel takes them; NULL: the kernel's own
 	unsigned umask;
 	const struct fx_rlimit *rlimits;
 	size_t n_rlimits;
 	const unsigned long *cpus; // the only processors that it may use, FX_CPUS bits, or NULL
 	struct fx_limits *limits;
 	struct sock_fprog filter;
+	int listener;           // a socket over which the filter's listener is sent to us, or -1
 	int stub;               // the stub's memfd
 	int waiter;             // a pidfd whose end ends the exec, or -1
 	int status;             // where the reaper writes struct fx_status
+	int signals;            // a signalfd that does not block, or -1: a signal that ends a start which takes long
+	const volatile int32_t *cancel; // the same from another thread: a signal's number, or 0. May be NULL
 	char *stacks;           // FX_STACKS bytes
 	struct fx_call *calls;  // made instead of executing the program, if there are any
 	size_t n_calls;
@@ -138,6 +154,8 @@ struct fx_exec {
 	volatile int step, err;
 	volatile size_t index;  // which mount or limit
 	volatile int reaper_pidfd, program_pidfd;
+	volatile int cancelled; // the signal that has ended the start, or 0
+	volatile int master, slave; // the terminal's ends; the outer one is the launcher's
 	volatile int helpers[2]; // pids of the two processes that led there, to be reaped by us
 };
 
@@ -151,17 +169,34 @@ struct fx_status { // what the reaper reports, in host byte order
 	int64_t left; // processes that were still there when the program ended
 };
 
+#define FX_LISTENER 3 // where the socket for the listener is until the program is executed
+int fx_load_filter(const struct fx_exec *x);
 void fx_start(struct fx_exec *x);
+
+#define FX_STOPPED 4096
+
+struct fx_stopped {         // the processes that fx_stop has stopped
+	uint64_t ns;            // the number of their PID namespace
+	int reaper, n, more;    // more: there were more than fit
+	int pid[FX_STOPPED];
+};
+
+void fx_stop(struct fx_stopped *s, int reaper_pidfd);
+void fx_continue(const struct fx_stopped *s);
+void fx_stop_self(int group);
+int fx_pid_of(int pidfd);
+
+extern int fx_closed_streams; // a bit for each of the descriptors 0 to 2 that was closed when this process began
 void fx_call(const struct fx_exec *x, int stage);
 
 #define FX_SEALED_FD 6                // of process 1; see stub.c and sealed.go
 #define FX_SEALED_MAGIC 0x3165736273ull // "sbse1"
 #define FX_SEALED_MAX (16 << 20)
-#define FX_LAUNCH_MAGIC 0x32786273u // "sbx2": the form of the launch file; see launch.go and client.c
+#define FX_LAUNCH_MAGIC 0x33786273u // "sbx3": the form of the launch file; see launch.go and client.c
 
 // One step of building a sandbox's view.
 enum fx_op_kind { FX_OP_MKDIR, FX_OP_SYMLINK, FX_OP_FILE, FX_OP_MOUNT, FX_OP_BIND, FX_OP_ATTR, FX_OP_MOVE, FX_OP_ROOT,
-	FX_OP_SYSCTL, FX_OP_CGROUP };
+	FX_OP_SYSCTL, FX_OP_CGROUP, FX_OP_NETWORK };
 
 struct fx_op {
 	int kind;
@@ -178,13 +213,20 @@ struct fx_build {
 	char *stacks;
 	volatile int step, err;
 	volatile size_t index;
+	volatile unsigned missing; // of enum fx_network_missing
 };
+
+// What the network of a sandbox's own lacks, since this machine refused it.
+enum fx_network_missing { FX_NO_LOW_PORTS = 1, FX_NO_PING = 2, FX_NO_ADDRESSES = 4 };
+#define FX_LOOPBACK6 "fd73:616e:6462:6f78::1" // a local address of our own: "sandbox" in its digits
+unsigned fx_network(int low_ports, int ping_group);
 
 void fx_build(struct fx_build *b);
 
 // The kernel's, which older libc headers lack.
 struct fx_mount_attr { uint64_t attr_set, attr_clr, propagation, userns_fd; };
 #define FX_MOVE_MOUNT_F_EMPTY_PATH 4
+#define FX_OPEN_TREE_CLONE 1
 
 // A socket that listens in a sandbox's network namespace.
 struct fx_addr {

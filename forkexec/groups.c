@@ -194,7 +194,8 @@ int fx_limits_open(struct fx_limits *l)
 			errno = saved;
 			return -1;
 		}
-	l->started_us = fx_now_us();
+	if (!l->started_us) // else it has begun before, with what may block
+		l->started_us = fx_now_us();
 	return 0;
 }
 

@@ -134,14 +134,6 @@ static void process(struct fx_look *k, const char *pid)
 	fx_each(k, k->l->proc, path, thread);
 }
 
-static int64_t machine(const struct fx_limits *l, const char *file, const char *word)
-{
-	char text[STATUS_SIZE];
-	if (fx_read_at(l->proc, file, text, sizeof text) <= 0)
-		return 0;
-	return *word ? fx_field(text, word) : strtoll(text, NULL, 10);
-}
-
 // device finds the file system in which the kernel keeps memory that is shared without a name.
 static uint64_t device(void)
 {
@@ -157,8 +149,12 @@ static uint64_t device(void)
 // belongs to a program that may be executed and not read, is as much as the whole machine has got since the exec began.
 int64_t fx_hidden(struct fx_limits *l, int64_t rest)
 {
-	int64_t shared = machine(l, "meminfo", "\nShmem:") * 1024, slab = machine(l, "meminfo", "\nSUnreclaim:") * 1024;
-	int64_t files = machine(l, "sys/fs/file-nr", ""), now = fx_now_us();
+	char text[STATUS_SIZE];
+	int64_t now = fx_now_us();
+	if (fx_read_at(l->proc, "meminfo", text, sizeof text) <= 0)
+		return l->hidden;
+	int64_t shared = fx_field(text, "\nShmem:") * 1024, slab = fx_field(text, "\nSUnreclaim:") * 1024;
+	int64_t files = fx_read_at(l->proc, "sys/fs/file-nr", text, sizeof text) > 0 ? strtoll(text, NULL, 10) : 0;
 	if (!l->shared_at) {
 		l->memory_dev = device();
 		l->shared_began = l->shared_at = most(1, shared);

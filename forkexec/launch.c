@@ -265,6 +265,8 @@ static int make_stub(const char *elf, size_t n)
 
 int fx_open_inside(int root, const char *name, uint64_t flags)
 {
+	if (!(flags & O_PATH)) // whatever a program has put there, it neither blocks nor becomes our controlling terminal
+		flags |= O_NOCTTY | O_NONBLOCK;
 	struct { uint64_t flags, mode, resolve; } how = {flags | O_CLOEXEC, 0, 0x10 | 0x02}; // IN_ROOT, NO_MAGICLINKS
 	return (int)syscall(SYS_openat2, root, name, &how, sizeof how);
 }
@@ -281,6 +283,19 @@ static int masked(struct reader *r, int root)
 		int same = fd >= 0 && fstat(fd, &st) == 0 && st.st_dev == dev && st.st_ino == ino;
 		close(fd);
 		if (r->bad || !same)
+			return 0;
+	}
+	return !r->bad;
+}
+
+// granted says whether the writable directories that the sandbox shows are those of the host: container/granted.go.
+static int granted(struct reader *r)
+{
+	for (uint64_t n = number(r); n > 0 && !r->bad; n--) {
+		const char *path = text(r);
+		uint64_t dev = number(r), ino = number(r);
+		struct stat st;
+		if (r->bad || lstat(path, &st) < 0 || st.st_dev != dev || st.st_ino != ino)
 			return 0;
 	}
 	return !r->bad;
@@ -335,7 +350,7 @@ static int read_exec(struct fx_exec *x, struct reader *r, char *const *env, int 
 	x->uid_map = text(r);
 	x->gid_map = text(r);
 	x->dir = text(r);
-	if (!masked(r, root))
+	if (!masked(r, root) || !granted(r))
 		return -1;
 	x->n_mounts = number(r);
 	if (r->bad || x->n_mounts > MAX_LAUNCH / 8)

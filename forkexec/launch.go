@@ -26,6 +26,7 @@ type Launch struct {
 	Dir        string
 	Mounts     []Mount
 	Watch      []Watch           // the sandbox's masks; the plain form gives up where one is gone
+	Granted    []Watch           // and where one of the host's own paths has something else
 	Env        map[string]string // what every program has
 	EnvAllow   []string          // what is taken from the caller
 	EnvSet     map[string]string
@@ -35,7 +36,7 @@ type Launch struct {
 	Filter     []unix.SockFilter
 }
 
-// Watch is a path inside, and the mask that is there unless somebody outside has replaced what is under it.
+// Watch is a path, and what is there unless somebody outside has replaced it: inside a mask, outside a directory.
 type Watch struct {
 	Path     string
 	Dev, Ino uint64
@@ -70,10 +71,12 @@ func (l *Launch) Encode() []byte {
 		b.numbers(uint64(n))
 	}
 	b.texts(idMap(l.ShownUID, l.UID), idMap(l.ShownGID, l.GID), l.Dir)
-	b.numbers(uint64(len(l.Watch)))
-	for _, w := range l.Watch {
-		b.texts(w.Path)
-		b.numbers(w.Dev, w.Ino)
+	for _, list := range [][]Watch{l.Watch, l.Granted} {
+		b.numbers(uint64(len(list)))
+		for _, w := range list {
+			b.texts(w.Path)
+			b.numbers(w.Dev, w.Ino)
+		}
 	}
 	b.numbers(uint64(len(l.Mounts)))
 	for _, m := range l.Mounts {

@@ -17,7 +17,6 @@
 
 #define FAST 4000 // bytes a microsecond: faster than a program can touch fresh memory on one processor
 #define LOOK_AT_GROUPS (50 * MS)
-#define STUCK (5000 * MS) // the reaper has had more than enough time to end an exec
 #define YOUNG (10 * MS)   // until then a program has not made enough to make a look slow
 #define LOOK_WALL (2000 * MS)
 #define LOOK_CPU (500 * MS)
@@ -290,7 +289,7 @@ static int64_t sample_apart(struct fx_limits *l, int64_t now)
 	pthread_t *t = malloc(sizeof *t);
 	if (l->wake < 0 || l->stop < 0 || !t || pthread_create(t, NULL, sampler, l) != 0) {
 		free(t);
-		end(l, FX_STUCK); // nobody would hold the limits
+		end(l, FX_UNHELD); // nobody would hold the limits
 		return 0;
 	}
 	l->thread = t;
@@ -322,17 +321,24 @@ static int64_t deadline(struct fx_limits *l, int64_t from, int64_t length, int64
 	return from + length - now;
 }
 
+// fx_limits_overdue sets why where an exec that has not started yet has no time left.
+void fx_limits_overdue(struct fx_limits *l)
+{
+	int64_t now = fx_now_us();
+	deadline(l, l->started_us, l->wall_us, now, FX_WALL);
+	deadline(l, l->started_us, l->idle_us, now, FX_IDLE);
+	if (l->why != FX_BY_ITSELF)
+		l->ended_us = now;
+}
+
 // fx_limits_check looks at the clock, and at nothing that could hold it up. It sets why when a limit is exceeded, and says in
 // how many microseconds it wants to be called again; 0 for never. output_us is when the program last wrote something. It
 // may be called as often as one likes.
 int64_t fx_limits_check(struct fx_limits *l, int64_t output_us)
 {
 	int64_t now = fx_now_us(), next = INT64_MAX;
-	if (l->ended_us) { // we have tried to end it
-		if (now - l->ended_us >= STUCK)
-			l->why = FX_STUCK;
-		return most(1, l->ended_us + STUCK - now);
-	}
+	if (l->ended_us) // the supervisor has been told
+		return now - l->ended_us < FX_GRACE ? l->ended_us + FX_GRACE - now : FX_GRACE;
 	next = least(next, deadline(l, l->started_us, l->wall_us, now, FX_WALL));
 	next = least(next, deadline(l, most(l->started_us, output_us), l->idle_us, now, FX_IDLE));
 	next = least(next, sample_apart(l, now));

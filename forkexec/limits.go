@@ -53,6 +53,8 @@ type Limits struct {
 	// Check is asked about limits that are held elsewhere; it says when to ask again. It is told how many bytes the exec
 	// has written to disks. May be nil.
 	Check func(written int64) (exceeded bool, again time.Duration)
+	// Started is when the exec's time began; zero: when Start is called.
+	Started time.Time
 
 	unnumbered bool // it is a check, and takes no number
 }
@@ -71,10 +73,11 @@ const (
 	ByCPU      Why = C.FX_CPU_TIME
 	ByMemory   Why = C.FX_MEMORY_USED
 	ByPids     Why = C.FX_TASKS
-	byStuck    Why = C.FX_STUCK // the reaper does not do its work
-	ByCheck    Why = 100        // Limits.Check
-	ByRequest  Why = 101        // Kill
+	ByCheck    Why = 100 // Limits.Check
+	ByRequest  Why = 101 // Kill
 	neverAgain     = time.Duration(-1)
+
+	grace = C.FX_GRACE * time.Microsecond
 )
 
 func (l *Limits) watched() int {
@@ -127,6 +130,9 @@ func openLimits(l *Limits) (*limits, error) {
 	for i, g := range l.Groups {
 		c.cgroups[i] = C.struct_fx_cgroup{parent: m.str(g.Dir), unified: C.int(number(g.Unified)), controllers: C.uint(g.Controllers)}
 		c.n_cgroups++
+	}
+	if !l.Started.IsZero() {
+		c.started_us = C.fx_now_us() - micros(time.Since(l.Started))
 	}
 	if r, err := C.fx_limits_open(c); r < 0 {
 		failed := fmt.Errorf("limit exec: write %s: %w", cmp.Or(C.GoString(c.failed), "control group"), err)
@@ -198,11 +204,9 @@ func (p *Process) clock() time.Duration {
 	us := C.fx_limits_check(m.c, C.int64_t(m.output.Load()))
 	switch why := Why(m.c.why); why {
 	case ByItself:
-	case byStuck:
-		_ = p.sendTo(p.reaper, unix.SIGKILL, 0)
-		return neverAgain
 	default:
-		p.end(why)
+		_ = p.end(why)
+		return neverAgain
 	}
 	if us <= 0 {
 		return neverAgain
@@ -243,15 +247,18 @@ func (p *Process) checkElsewhere() time.Duration {
 	case <-time.After(checkTime):
 	}
 	if again == neverAgain {
-		p.end(ByCheck)
+		_ = p.end(ByCheck)
 	}
 	return again
 }
 
-// end has the reaper end the exec, so that Wait still tells what it has used. The first reason counts.
-func (p *Process) end(why Why) {
+// end has the supervisor end the exec, so that Wait still tells what it has used. Where the supervisor does not come to it
+// the kernel does, by the supervisor's own end. The first reason counts.
+func (p *Process) end(why Why) error {
 	p.limits.why.CompareAndSwap(0, int64(why))
-	_ = p.sendTo(p.reaper, unix.SIGTERM, 0)
+	err := p.sendTo(p.reaper, unix.SIGTERM, 0)
+	time.AfterFunc(grace, func() { _ = p.sendTo(p.reaper, unix.SIGKILL, 0) })
+	return err
 }
 
 // Output tells that the program has written something, for Limits.Idle.

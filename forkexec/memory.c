@@ -14,6 +14,7 @@
 #define EXACT_CPU (250 * MS)   // the time to find out exactly; what is not known by then counts in full
 #define EXACT_WALL (1000 * MS)
 #define VFORK_TIME (300 * MS)  // a child of vfork has its parent's memory until it executes something
+#define SOON (2 * MS)          // until then little can have been hidden, and most programs have ended
 #define CHUNK 65536
 // What the kernel keeps besides of a message, a semaphore, a file in memory and a thread.
 #define MESSAGE 64
@@ -201,6 +202,8 @@ static int64_t exactly(struct fx_limits *l, int64_t files, int64_t rest, int *ce
 
 int64_t fx_memory(struct fx_limits *l, int64_t resident, int *exceeded)
 {
+	if (l->ramp_us < SOON && resident <= l->memory)
+		return *exceeded = 0, resident;
 	int64_t files = in_files(l) + in_ipc(l), rest = fx_sockets(l);
 	int64_t hidden = fx_hidden(l, l->memory - resident - files - rest);
 	rest += l->pipes;

@@ -16,11 +16,14 @@ import (
 // Process is a running exec.
 type Process struct {
 	Name string // of the exec, "e000001"
+	// Terminal is the outer end of the program's terminal, if it was to have one. The caller closes it.
+	Terminal *os.File
 
-	limits  *limits
-	status  *os.File // the reaper's report comes here
-	reaper  *os.File // pidfd
-	program *os.File // pidfd
+	limits    *limits
+	cancelled unix.Signal // by which the start was ended
+	status    *os.File    // the reaper's report comes here
+	reaper    *os.File    // pidfd
+	program   *os.File    // pidfd
 
 	mu       sync.Mutex // signals may be sent while Wait ends
 	released bool
@@ -28,8 +31,8 @@ type Process struct {
 
 // Status is how an exec ended and what it used.
 type Status struct {
-	// Lost is true where the exec was ended from outside before its program had ended: killed, or gone with its sandbox.
-	// Then nothing else here is known.
+	// Lost is true where the supervisor was killed before it could tell how the program ended: by us, when it took too
+	// long, from outside, or with its sandbox. Then Wait, Tasks and Left are not known.
 	Lost    bool
 	Wait    unix.WaitStatus
 	CPU     time.Duration // user and system time of the program and of every descendant that was waited for
@@ -59,12 +62,18 @@ func (p *Process) Wait() (Status, error) {
 		return Status{}, fmt.Errorf("wait for exec: %w", err)
 	}
 	// As process 1 of its PID namespace the reaper ends only after all the others have.
-	if err := waitPidfd(p.reaper); err != nil {
+	used, err := waitPidfd(p.reaper)
+	if err != nil {
 		return Status{}, err
 	}
-	st := Status{Lost: lost}
+	st := Status{
+		Lost: true, CPU: time.Duration(used.Utime.Nano() + used.Stime.Nano()), MaxRSS: used.Maxrss * 1024, Written: used.Oublock * 512,
+	}
 	if !lost {
 		st = decode(buf)
+	}
+	if p.cancelled != 0 { // the program had not been executed yet
+		st.Lost, st.Wait = false, unix.WaitStatus(p.cancelled)
 	}
 	p.closeLimits(&st)
 	return st, nil
@@ -125,7 +134,7 @@ func (p *Process) send(sig unix.Signal, flags int) error {
 func (p *Process) sendTo(pidfd *os.File, sig unix.Signal, flags int) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.released {
+	if p.released || pidfd == nil {
 		return nil
 	}
 	err := unix.PidfdSendSignal(int(pidfd.Fd()), sig, nil, flags)
@@ -135,11 +144,10 @@ func (p *Process) sendTo(pidfd *os.File, sig unix.Signal, flags int) error {
 	return err
 }
 
-// Kill ends every process of the exec at once, by SIGKILL. The reaper does it (stub.c), so Wait still tells what they
+// Kill ends every process of the exec at once, by SIGKILL. The supervisor does it (stub.c), so Wait still tells what they
 // have used.
 func (p *Process) Kill() error {
-	p.limits.why.CompareAndSwap(0, int64(ByRequest))
-	if err := p.sendTo(p.reaper, unix.SIGTERM, 0); err != nil {
+	if err := p.end(ByRequest); err != nil {
 		return fmt.Errorf("kill exec: %w", err)
 	}
 	return nil
@@ -147,10 +155,8 @@ func (p *Process) Kill() error {
 
 // abandon reaps the reaper, if there is one, and closes everything.
 func (p *Process) abandon() {
-	if p.reaper != nil {
-		_ = p.sendTo(p.reaper, unix.SIGKILL, 0)
-		_ = waitPidfd(p.reaper)
-	}
+	_ = p.sendTo(p.reaper, unix.SIGKILL, 0)
+	_, _ = waitPidfd(p.reaper)
 	p.closeLimits(nil) // where Wait has not come to it
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -162,15 +168,17 @@ func (p *Process) abandon() {
 	}
 }
 
-// waitPidfd reaps a child. That somebody else has done so, as a caller that waits for any child may, is no error.
-func waitPidfd(f *os.File) error {
-	for {
-		err := unix.Waitid(unix.P_PIDFD, int(f.Fd()), nil, unix.WEXITED|unix.WALL, nil)
+// waitPidfd reaps a child, if there is one, and gives what it and those that it has waited for have used. That somebody
+// else has reaped it, as a caller that waits for any child may, is no error.
+func waitPidfd(f *os.File) (used unix.Rusage, err error) {
+	for f != nil {
+		err := unix.Waitid(unix.P_PIDFD, int(f.Fd()), nil, unix.WEXITED|unix.WALL, &used)
 		switch {
 		case err == nil || errors.Is(err, unix.ECHILD):
-			return nil
+			return used, nil
 		case !errors.Is(err, unix.EINTR):
-			return fmt.Errorf("wait for reaper: %w", err)
+			return used, fmt.Errorf("wait for supervisor: %w", err)
 		}
 	}
+	return used, nil
 }

@@ -21,6 +21,7 @@ type Sealed struct {
 	ID                 string
 	Launch             []byte   // see Launch.Encode; empty where a plain exec has more to do
 	Filter             []byte   // see EncodeFilter
+	Asking             []byte   // a filter that asks the launcher for modes, where there is one
 	State              []byte   // what state.json has
 	Record             string   // its record's directory, if it has one
 	Policy             []string // the files that its policy was read from
@@ -53,7 +54,7 @@ func NewSealed() (*os.File, error) {
 func (s *Sealed) Write(f *os.File) error {
 	var b writer
 	b.numbers(C.FX_SEALED_MAGIC, s.StoreDev, s.StoreIno)
-	b.texts(s.ID, string(s.Launch), string(s.Filter), string(s.State), s.Record)
+	b.texts(s.ID, string(s.Launch), string(s.Filter), string(s.Asking), string(s.State), s.Record)
 	b.list(s.Policy)
 	if _, err := f.Write(b); err != nil {
 		return err
@@ -113,7 +114,7 @@ func decodeSealed(data []byte) (*Sealed, error) {
 	}
 	magic := number()
 	s := &Sealed{StoreDev: number(), StoreIno: number()}
-	s.ID, s.Launch, s.Filter, s.State, s.Record = string(text()), text(), text(), text(), string(text())
+	s.ID, s.Launch, s.Filter, s.Asking, s.State, s.Record = string(text()), text(), text(), text(), text(), string(text())
 	for n := number(); n > 0 && !bad; n-- {
 		s.Policy = append(s.Policy, string(text()))
 	}

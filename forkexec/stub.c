@@ -20,6 +20,7 @@
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <poll.h>
+#include <time.h>
 #include "forkexec.h"
 
 #define PLAIN target("general-regs-only"), \
@@ -27,22 +28,8 @@
 #define STUB __attribute__((section("fx_stub"), used, PLAIN))
 #define INLINE static inline __attribute__((always_inline, PLAIN))
 
-INLINE long sys6(long n, long a, long b, long c, long d, long e, long f)
-{
-#if defined(__x86_64__)
-	register long r10 __asm__("r10") = d, r8 __asm__("r8") = e, r9 __asm__("r9") = f;
-	long ret;
-	__asm__ volatile("syscall" : "=a"(ret) : "a"(n), "D"(a), "S"(b), "d"(c), "r"(r10), "r"(r8), "r"(r9) : "rcx", "r11", "memory");
-	return ret;
-#elif defined(__aarch64__)
-	register long x8 __asm__("x8") = n, x0 __asm__("x0") = a, x1 __asm__("x1") = b, x2 __asm__("x2") = c;
-	register long x3 __asm__("x3") = d, x4 __asm__("x4") = e, x5 __asm__("x5") = f;
-	__asm__ volatile("svc 0" : "+r"(x0) : "r"(x8), "r"(x1), "r"(x2), "r"(x3), "r"(x4), "r"(x5) : "memory");
-	return x0;
-#else
-#error "sandboxrun runs on amd64 and arm64"
-#endif
-}
+#include "raw.h"
+
 #define SYS(n, a, b, c, d) sys6((n), (long)(a), (long)(b), (long)(c), (long)(d), 0, 0)
 
 INLINE long micros(long sec, long usec) { return sec * 1000000 + usec; }
@@ -99,7 +86,12 @@ INLINE void stub_report(int status)
 	SYS(SYS_write, 1, &s, sizeof s, 0);
 }
 
-// Waits for children for as long as the owner lives. main is the child whose end ends this process, or 0.
+#define REAP_AT_ONCE 64
+#define IS_STOPPED(status) (((status) & 0x7f) == 0x7f)
+
+// Waits for children for as long as the owner lives. main is the child whose end ends this process, or 0. A program may
+// make orphans faster than they can be waited for, so the others are looked at in between. It may also have made this
+// process its tracer (PTRACE_TRACEME), which then hears of each of its stops: that is not its end.
 INLINE int stub_loop(long owner, long sigfd, int main)
 {
 	struct pollfd p[2];
@@ -108,15 +100,17 @@ INLINE int stub_loop(long owner, long sigfd, int main)
 	p[0].events = p[1].events = POLLIN;
 	for (;;) {
 		int status;
-		long pid;
-		while ((pid = SYS(SYS_wait4, -1, &status, WNOHANG, 0)) > 0) {
-			if (pid == main) {
+		long pid = 1;
+		struct timespec none = {0, 0};
+		for (int n = 0; n < REAP_AT_ONCE && pid > 0; n++) {
+			pid = SYS(SYS_wait4, -1, &status, WNOHANG, 0);
+			if (pid > 0 && pid == main && !IS_STOPPED(status)) {
 				stub_report(status);
 				return 0;
 			}
 		}
 		p[0].revents = p[1].revents = 0;
-		SYS(SYS_ppoll, p, 2, 0, 0);
+		SYS(SYS_ppoll, p, 2, pid > 0 ? &none : 0, 0);
 		if (p[1].revents)
 			return 1;
 		if (p[0].revents) {
@@ -149,8 +143,12 @@ INLINE int stub_main(long *sp)
 			return 1;
 		SYS(SYS_close, 5, 0, 0, 0);
 		SYS(SYS_close_range, 8, ~0u, 0, 0);
-	} else
+	} else {
 		SYS(SYS_close_range, 2, ~0u, 0, 0);
+		// Neither the caller's session, whose processor time (autogroup) and signals it would share, nor the program's.
+		// Only here, where the program runs already: a new session waits its turn on a busy machine.
+		SYS(SYS_setsid, 0, 0, 0, 0);
+	}
 	unsigned long heard = 1ul << (SIGCHLD - 1);
 	if (!pause)
 		heard |= 1ul << (SIGTERM - 1);

@@ -40,7 +40,9 @@ type Check struct {
 }
 
 // Checks is the table: all that is tried at each start, from where a program would run.
-func Checks() []Check { return slices.Concat(networkChecks(), fileChecks(), processChecks()) }
+func Checks() []Check {
+	return slices.Concat(networkChecks(), fileChecks(), idChecks(), processChecks())
+}
 
 func networkChecks() []Check {
 	return []Check{
@@ -123,7 +125,7 @@ func fileChecks() []Check {
 	}
 }
 
-func processChecks() []Check {
+func idChecks() []Check {
 	return []Check{
 		{
 			Name: "program_id", Layer: "user namespace and idmapped mounts",
@@ -131,6 +133,11 @@ func processChecks() []Check {
 			Positive: "a message of the program arrives", Negative: "its uid and gid, which the kernel has added, are those; a nameless file has the right owner on disk",
 			Control: "the launcher's own", judge: judgeID,
 		},
+	}
+}
+
+func processChecks() []Check {
+	return []Check{
 		{
 			Name: "no_capability", Layer: "capabilities",
 			Claim:    "no capability in any set, and no way back to one",

@@ -1,8 +1,6 @@
 package integration
 
 // identityAttacks are what the owner of the host's files could do to them through any mount, without a capability.
-//
-//nolint:gochecknoglobals // a table
 var identityAttacks = []attack{
 	{name: "change the mode of a device", rootOnly: true, fails: "EPERM EROFS", program: `
 for p in "/dev/null", "/dev/zero", "/dev/urandom":

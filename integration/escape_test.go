@@ -33,7 +33,7 @@ type attack struct {
 }
 
 func allAttacks() []attack {
-	return slices.Concat(fileAttacks, processAttacks, kernelAttacks, networkAttacks, hostAttacks, identityAttacks)
+	return slices.Concat(fileAttacks, processAttacks, supervisorAttacks, kernelAttacks, networkAttacks, hostAttacks, identityAttacks)
 }
 
 // attacks are those that say something where the caller is who it is.
@@ -49,7 +49,8 @@ var systemCalls = map[string]int{
 	"acct": unix.SYS_ACCT, "add_key": unix.SYS_ADD_KEY, "adjtimex": unix.SYS_ADJTIMEX, "bpf": unix.SYS_BPF, "capget": unix.SYS_CAPGET,
 	"capset": unix.SYS_CAPSET, "clone": unix.SYS_CLONE, "clone3": unix.SYS_CLONE3, "fanotify_init": unix.SYS_FANOTIFY_INIT,
 	"fsopen": unix.SYS_FSOPEN, "fspick": unix.SYS_FSPICK, "init_module": unix.SYS_INIT_MODULE,
-	"inotify_add_watch": unix.SYS_INOTIFY_ADD_WATCH, "inotify_init1": unix.SYS_INOTIFY_INIT1, "io_uring_setup": unix.SYS_IO_URING_SETUP, "io_setup": unix.SYS_IO_SETUP,
+	"inotify_add_watch": unix.SYS_INOTIFY_ADD_WATCH, "inotify_init1": unix.SYS_INOTIFY_INIT1, "io_uring_setup": unix.SYS_IO_URING_SETUP,
+	"io_setup": unix.SYS_IO_SETUP, "ioprio_set": unix.SYS_IOPRIO_SET,
 	"kcmp": unix.SYS_KCMP, "kexec_load": unix.SYS_KEXEC_LOAD, "keyctl": unix.SYS_KEYCTL, "mount": unix.SYS_MOUNT,
 	"mount_setattr": unix.SYS_MOUNT_SETATTR, "move_mount": unix.SYS_MOVE_MOUNT, "msgget": unix.SYS_MSGGET,
 	"name_to_handle_at": unix.SYS_NAME_TO_HANDLE_AT, "open_by_handle_at": unix.SYS_OPEN_BY_HANDLE_AT, "open_tree": unix.SYS_OPEN_TREE,

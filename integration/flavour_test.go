@@ -33,6 +33,7 @@ func flavours(t *testing.T, test func(b *box)) {
 	}
 	t.Run("root", func(t *testing.T) {
 		needUserns(t)
+		needIdmap(t)
 		test(newBox(t))
 	})
 	t.Run("user", func(t *testing.T) {

@@ -1,14 +1,19 @@
 package integration
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
+
+	"github.com/sandboxrun/sandboxrun/container"
+	"github.com/sandboxrun/sandboxrun/spec"
 )
 
 // seenID is the number as which a program sees itself where the policy does not say: root's is nobody special.
@@ -19,6 +24,28 @@ func seenID() int {
 	}
 	return w.uid
 }
+
+// needIdmap probes for what lets a program of root's write what root grants it: a container on an overlay has not got it.
+func needIdmap(t *testing.T) {
+	t.Helper()
+	if err := idmapProblem(); err != nil {
+		t.Log(err)
+		need(t, "idmap", false)
+	}
+}
+
+var idmapProblem = sync.OnceValue(func() error {
+	host, err := container.Probe(spec.Limits{})
+	switch {
+	case err != nil:
+		return err
+	case host.NotApart != "":
+		return errors.New(host.NotApart)
+	case host.Program == 0: // no more than root of a user namespace
+		return nil
+	}
+	return host.Idmap(w.scratch)
+})
 
 // hostID is the uid of a program of a sandbox, as the host has it.
 func (b *box) hostID(sandbox string) int {
@@ -33,7 +60,7 @@ func (b *box) hostID(sandbox string) int {
 			if !strings.Contains(line, "sleep") {
 				continue
 			}
-			for _, field := range strings.Fields(line) {
+			for field := range strings.FieldsSeq(line) {
 				var st syscall.Stat_t
 				data, err := os.ReadFile("/proc/" + field + "/cmdline")
 				if err == nil && strings.Contains(string(data), "sleep\x00"+mark) && syscall.Stat("/proc/"+field, &st) == nil {
@@ -94,6 +121,7 @@ func TestProgramID(t *testing.T) {
 // TestGroupsOfGrants: what is made in a directory with a group of its own has that group, as outside.
 func TestGroupsOfGrants(t *testing.T) {
 	needRoot(t)
+	needIdmap(t)
 	b := newBox(t)
 	work := b.mkdir("work")
 	b.mustDo(os.Chown(work, 0, 50), os.Chmod(work, 0o775|os.ModeSetgid))
@@ -107,6 +135,7 @@ func TestGroupsOfGrants(t *testing.T) {
 // TestStrangerToTheBase: modes protect what is root's and not granted, also above what is granted.
 func TestStrangerToTheBase(t *testing.T) {
 	needRoot(t)
+	needIdmap(t)
 	b := newBox(t)
 	b.mkdir("rootfs/usr")
 	b.link("rootfs/bin", "usr/bin")
@@ -141,10 +170,10 @@ func TestToolsAsRoot(t *testing.T) {
 		work := b.mkdir("work")
 		p := b.policy(object{"user": "root", "workdir": work, "files": object{"write": []string{work}}})
 		b.python(p, `
-import io, tarfile
-with tarfile.open("foreign.tar", "w") as t:
+import io, sys, tarfile
+with tarfile.open(sys.argv[1], "w") as t:
     for name, uid, gid in ("a", 1234, 5678), ("b", 0, 42), ("c", 42, 0), ("d", 0, 0):
-        i = tarfile.TarInfo(name); i.uid, i.gid, i.size = uid, gid, 1; t.addfile(i, io.BytesIO(b"x"))`).exits(0)
+        i = tarfile.TarInfo(name); i.uid, i.gid, i.size = uid, gid, 1; t.addfile(i, io.BytesIO(b"x"))`, "foreign.tar").exits(0)
 		b.sh(p, `set -e
 tar xf foreign.tar; tar xpf foreign.tar --same-owner; install -o root -g root a installed; install -d -o 0 -g 0 dir
 cp -a /usr/bin/env /etc/passwd .; chown 1234:5678 a; chown -hR 7 dir; chgrp 8 b; chown root:root c; chown :root d; chown -- +0 d
@@ -173,6 +202,7 @@ for call in (lambda: os.chown("/usr", 0, 0)), (lambda: os.chown("gone", 0, 0)):
 // read-only one shows what everybody may read.
 func TestNotIdmapped(t *testing.T) {
 	needRoot(t)
+	needIdmap(t)
 	b := newBox(t)
 	over := b.mkdir("over")
 	b.mkdir("over/out")
@@ -207,6 +237,7 @@ func TestNotIdmapped(t *testing.T) {
 // TestBundleIDs: another runtime maps the grants of a bundle too, or it does not let the program write.
 func TestBundleIDs(t *testing.T) {
 	needRoot(t)
+	needIdmap(t)
 	b := newBox(t)
 	work := b.mkdir("work")
 	p := b.files(work, object{"write": []string{work}})

@@ -23,7 +23,7 @@ def all_of(name, take, most):
 class Value(ctypes.Union): _fields_ = [("i", ctypes.c_int), ("p", ctypes.c_void_p)]
 signal.pthread_sigmask(signal.SIG_BLOCK, {35})
 all_of("inotify", lambda: must(libc.inotify_init1(0)), 500)
-if keep: all_of("watches", lambda: must(libc.inotify_add_watch(keep[0], b"/usr/bin/" + os.listdir("/usr/bin")[len(keep) % 200].encode(), 0xfff)), 100)
+if keep: all_of("watches", lambda: must(libc.inotify_add_watch(keep[0], b"/usr/bin/" + os.listdir("/usr/bin")[len(keep) % 200].encode(), 0x302)), 100)
 all_of("queues", lambda: must(libc.mq_open(b"/q%d" % len(keep), os.O_CREAT | os.O_RDWR, 0o600, None)), 500)
 all_of("signals", lambda: must(libc.sigqueue(os.getpid(), 35, Value(0))), 60000)
 all_of("pipes", lambda: fcntl.fcntl(os.pipe()[1], 1031, 1 << 20), 100)
@@ -50,7 +50,7 @@ def want(name, r):
     if r < 0: print("NO", name, ctypes.get_errno())
 for _ in range(8):
     n = libc.inotify_init1(0)
-    want("inotify", n); want("watch", libc.inotify_add_watch(n, b"/usr/bin", 0xfff))
+    want("inotify", n); want("watch", libc.inotify_add_watch(n, b"/usr/bin", 0x302))
 want("queue", libc.mq_open(b"/mine", os.O_CREAT | os.O_RDWR, 0o600, None))
 signal.pthread_sigmask(signal.SIG_BLOCK, {35})
 for _ in range(100): want("signal", libc.sigqueue(os.getpid(), 35, Value(0)))

@@ -33,7 +33,7 @@ func TestHugeOutput(t *testing.T) {
 
 		r = b.result("box", "printf", `\377\376ok\nna\303\257ve\000z\n\302`)
 		data, err := base64.StdEncoding.DecodeString(r.StdoutBase64)
-		if r.Encoding != "base64" || err != nil || string(data) != "\xff\xfeok\nna\xc3\xafve\x00z\n\xc2" || r.Stdout != "\ufffdok\nnaïve\x00z\n\ufffd" {
+		if r.Encoding != "utf-8" || err != nil || string(data) != "\xff\xfeok\nna\xc3\xafve\x00z\n\xc2" || r.Stdout != "\ufffdok\nnaïve\x00z\n\ufffd" {
 			t.Errorf("binary: %+v", r)
 		}
 		needProgram(t, "python3")

@@ -28,8 +28,8 @@ func TestTricksAboveADeny(t *testing.T) {
 					b.file("ws/a/b/secret", "THE-SECRET")
 				}
 				b.create("one", policy)
-				b.run("exec", "one", "--", "sh", "-c", "cd $1 && { "+trick+"; } 2>/dev/null; exit 0", "sh", ws).exits(0)
 				for _, id := range []string{"one", "two"} {
+					b.run("exec", "one", "--", "sh", "-c", "cd $1 && { "+trick+"; } 2>/dev/null; exit 0", "sh", ws).exits(0)
 					if id == "two" {
 						b.create(id, policy)
 					}
@@ -115,7 +115,6 @@ func TestNamedPipes(t *testing.T) {
 		dir := b.mkdir("dir", "deep")
 		pipe := filepath.Join(dir, "pipe")
 		b.mustDo(syscall.Mkfifo(pipe, 0o666), os.Chmod(pipe, 0o666))
-		b.ownedByCaller(b.path("dir"))
 		for how, want := range map[string]string{"read": "", "write": "written"} {
 			reader := exec.Command("timeout", "3", "cat", pipe)
 			var got strings.Builder

@@ -159,3 +159,18 @@ func TestStateIsBelieved(t *testing.T) {
 		same(t, "sandboxes", "two", strings.Join(b.ids(), " "))
 	})
 }
+
+// TestDeadStateIsRemoved: what is left of a sandbox whose state cannot be read keeps no other from starting.
+func TestDeadStateIsRemoved(t *testing.T) {
+	flavours(t, func(b *box) {
+		t := b.t
+		policy := b.policy(object{})
+		for name, state := range map[string]string{"another version": `{"version":1,"id":"old"}`, "garbage": "{", "nothing": ""} {
+			b.file("state/old/lock", "")
+			b.file("state/old/state.json", state)
+			b.mustDo(os.Chmod(b.state, 0o700), os.Chmod(filepath.Join(b.state, "old"), 0o700))
+			b.run("run", "--policy", policy, "--", "echo", name).exits(0).prints(name).complains("record of sandbox")
+			same(t, name, 0, len(b.ids()))
+		}
+	})
+}

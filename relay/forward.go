@@ -48,7 +48,7 @@ func (s *server) dialTarget(ctx context.Context, f forward) (stream, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.lim.Dial)
 	defer cancel()
 	if f.socket == "" {
-		return s.dial(ctx, "tcp", f.Target)
+		return s.dialHost(ctx, f.Target)
 	}
 	fd, err := openSocketFile(f.socket)
 	if err != nil {
@@ -56,6 +56,20 @@ func (s *server) dialTarget(ctx context.Context, f forward) (stream, error) {
 	}
 	defer unix.Close(fd)
 	return s.dial(ctx, "unix", fmt.Sprintf("/proc/self/fd/%d", fd))
+}
+
+// dialHost connects to a forward's host. 127.0.0.1 stands for ::1 too, outside as inside: many servers that are told to
+// listen on "localhost" listen on one of the two (Node from 17 on: on ::1), and the policy's author thinks of a port.
+func (s *server) dialHost(ctx context.Context, target string) (stream, error) {
+	c, err := s.dial(ctx, "tcp", target)
+	port, is4 := strings.CutPrefix(target, "127.0.0.1:")
+	if !is4 || !errors.Is(err, syscall.ECONNREFUSED) {
+		return c, err
+	}
+	if c6, err := s.dial(ctx, "tcp", "[::1]:"+port); err == nil {
+		return c6, nil
+	}
+	return nil, err
 }
 
 // openSocketFile follows no link to a socket. Where it lies in a directory that the program can write, the program could

@@ -306,3 +306,42 @@ func TestServeRefusesWrongDescriptors(t *testing.T) {
 		t.Error("more descriptors than listeners were taken")
 	}
 }
+
+// TestForwardLoopback: 127.0.0.1 is tried first and stands for ::1; another address stands for itself.
+func TestForwardLoopback(t *testing.T) {
+	greet := func(name string) func(c net.Conn) {
+		return func(c net.Conn) {
+			_, _ = io.WriteString(c, name)
+			_ = c.Close()
+		}
+	}
+	six, err := net.Listen("tcp", "[::1]:0")
+	if err != nil {
+		t.Skip("this machine has no ::1")
+	}
+	serveOn(t, six, greet("six"))
+	n := port(six.Addr().String())
+	_, addr := forwardTo(t, fmt.Sprintf("127.0.0.1:%d", n))
+	if got, err := dialAndRead(addr); got != "six" {
+		t.Errorf("only ::1 listens: got %q, %v", got, err)
+	}
+	_, other := forwardTo(t, fmt.Sprintf("127.0.0.2:%d", n))
+	if got, err := dialAndRead(other); err == nil {
+		t.Errorf("127.0.0.2 is not ::1: got %q", got)
+	}
+	four, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", n))
+	if err != nil {
+		t.Skip("somebody has taken the port")
+	}
+	serveOn(t, four, greet("four"))
+	if got, err := dialAndRead(addr); got != "four" {
+		t.Errorf("both listen: got %q, %v", got, err)
+	}
+	w, nobody := forwardTo(t, "127.0.0.1:1")
+	if got, err := dialAndRead(nobody); err == nil {
+		t.Errorf("nobody listens: got %q", got)
+	}
+	if ev := w.event(t, 0); ev.Verdict != Failed || !strings.Contains(ev.Reason, "127.0.0.1:1: connection refused") {
+		t.Errorf("%+v", ev)
+	}
+}

@@ -314,11 +314,8 @@ func (x *Explainer) at(p string) (Place, Info, error) {
 	switch spot.Kind {
 	case PlaceHost:
 		info, err = x.seen.tree.Lstat(spot.Host)
-		if spot.Mount.Idmapped && info.UID == x.Launcher.UID {
-			info.UID = x.Who.UID
-		}
-		if spot.Mount.Idmapped && info.GID == x.Launcher.GID {
-			info.GID = x.Who.GID
+		if spot.Mount.Idmapped {
+			info = x.idmapped(info)
 		}
 		return spot, info, err
 	case PlaceTmpfs:
@@ -341,4 +338,15 @@ func (x *Explainer) at(p string) (Place, Info, error) {
 		info.Mode |= fs.ModeDir
 	}
 	return spot, info, nil
+}
+
+// idmapped is what a file is to the program where what is the launcher's is shown as the program's.
+func (x *Explainer) idmapped(info Info) Info {
+	if info.UID == x.Launcher.UID {
+		info.UID = x.Who.UID
+	}
+	if info.GID == x.Launcher.GID {
+		info.GID = x.Who.GID
+	}
+	return info
 }

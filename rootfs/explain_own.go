@@ -11,7 +11,7 @@ import (
 func ownDev() map[string]string {
 	return map[string]string{
 		"/dev": "the sandbox's own devices", "/dev/null": "device", "/dev/zero": "device", "/dev/full": "device",
-		"/dev/random": "device", "/dev/urandom": "device", "/dev/tty": "device", "/dev/pts": "the sandbox's own terminals",
+		"/dev/random": "device", "/dev/urandom": "device", "/dev/tty": "device", "/dev/pts": "the exec's own terminals",
 		"/dev/shm": "memory that the sandbox's programs share", "/dev/pts/ptmx": "device",
 	}
 }

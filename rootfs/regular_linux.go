@@ -26,7 +26,7 @@ func openRegular(path string, flags int) (*os.File, error) {
 	if err != nil {
 		return nil, &os.PathError{Op: "open", Path: path, Err: err}
 	}
-	defer syscall.Close(at)
+	defer func() { _ = syscall.Close(at) }()
 	var st syscall.Stat_t
 	if err := syscall.Fstat(at, &st); err != nil {
 		return nil, &os.PathError{Op: "open", Path: path, Err: err}

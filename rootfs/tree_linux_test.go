@@ -126,9 +126,9 @@ func TestOnlyRegularFilesAreOpened(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer syscall.Close(reader)
+	defer func() { _ = syscall.Close(reader) }()
 	if err := <-writer; err != nil {
 		t.Error(err)
 	}
-	syscall.Close(fd)
+	_ = syscall.Close(fd)
 }

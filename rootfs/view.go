@@ -95,7 +95,7 @@ type Mount struct {
 	Mode     uint32    `json:"mode,omitempty"`     // of a tmpfs' root directory
 	Owned    bool      `json:"owned,omitempty"`    // a tmpfs' root directory belongs to the program's user
 	PerExec  bool      `json:"per_exec,omitempty"` // made anew for each exec
-	Pin      bool      `json:"pin,omitempty"`      // a bind of what is there already: a mount point cannot be moved or removed
+	Pin      bool      `json:"pin,omitempty"`      // a bind of what is there anyway, so that it cannot be renamed or removed
 	Link     bool      `json:"link,omitempty"`     // the target is a symbolic link, which is mounted on and not followed
 	Idmapped bool      `json:"idmapped,omitempty"` // a bind that shows the caller's files as the program's own; not set by Compile
 	Content  string    `json:"content,omitempty"`  // of a generated file: Source is empty and the launcher writes Content to a file of its own and binds that

@@ -45,8 +45,8 @@ func checks(p *Policy, h *Host, id identity, plan *Plan) hooks.Subject {
 func addGrants(s *hooks.Subject, v *rootfs.View) {
 	grants := 0
 	for _, m := range v.Mounts {
-		if m.Pin && m.Link {
-			continue // it shows what the link leads to
+		if m.Pin { // it shows nothing that is not there anyway, and is nowhere to be seen
+			continue
 		}
 		p := hooks.Path{Inside: m.Target, Host: m.Source, Dir: m.Dir, Idmapped: m.Idmapped}
 		switch {

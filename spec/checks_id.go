@@ -32,7 +32,8 @@ const mostForeign = 40
 // something in it.
 func foreign(p *Policy, tree rootfs.Tree, plan *Plan) []hooks.Path {
 	list := []hooks.Path{
-		{Inside: "/", Dir: true}, {Inside: "/dev", Dir: true, Named: true},
+		{Inside: "/", Dir: true},
+		{Inside: "/dev", Dir: true, Named: true},
 		{Inside: "/proc/version", Host: "/proc/version"}, // /proc itself belongs to whoever mounts it
 	}
 	for _, d := range []string{"null", "zero", "full", "random", "urandom", "tty"} {

@@ -103,7 +103,7 @@ func TestExtendsProblems(t *testing.T) {
 		"/p/old.toml":  "user = 1\n",
 		"/p/bad.toml":  "version = 1\n[files]\nraed = []\n",
 		"/p/x.json":    "{\"version\": 1,\n\"raed\": 1}",
-		"/p/ws.toml":   "version = 1\n[workspace]\nsource = 'tmpfs'\nsize = 5\n",
+		"/p/ws.toml":   "version = 1\n[workspace]\nsource = 'tmpfs'\nsize = 4096\n",
 		"/p/port.toml": "version = 1\n[network]\nports = [80]\n",
 	}
 	for i := range 10 {

@@ -142,7 +142,7 @@ func idmap(p *Policy, h *Host, id identity, plan *Plan) (identity, error) {
 				Code:    "grant_not_idmapped",
 				Message: fmt.Sprintf("%s: it cannot be idmapped: %v: only a program that is root to the host could write there", what, err),
 				Hint: "grant a directory of another file system; or name a user who may write there (user = N); " +
-					`or accept a program that is root to the host, without capabilities: enforce = "best_effort"`,
+					`or accept a program that is root to the host, without capabilities: enforce = "best_effort" in the policy`,
 			}
 		}
 		plan.weaken(Weakness{what, fmt.Sprintf(
@@ -164,7 +164,7 @@ func programIsRoot(p *Policy, h *Host, plan *Plan) error {
 		Code:    "program_is_root",
 		Message: "the program would be root to the host: " + h.NotApart,
 		Hint: "give the launcher these capabilities, start it as another user, " +
-			`or accept a program that is root to the host, without capabilities: enforce = "best_effort"`,
+			`or accept a program that is root to the host, without capabilities: enforce = "best_effort" in the policy`,
 	}
 }
 

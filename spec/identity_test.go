@@ -36,7 +36,9 @@ func TestExchange(t *testing.T) {
 	}
 	got := Exchange(0, 7)
 	want := []specs.LinuxIDMapping{
-		{ContainerID: 0, HostID: 7, Size: 1}, {ContainerID: 1, HostID: 1, Size: 6}, {ContainerID: 7, HostID: 0, Size: 1},
+		{ContainerID: 0, HostID: 7, Size: 1},
+		{ContainerID: 1, HostID: 1, Size: 6},
+		{ContainerID: 7, HostID: 0, Size: 1},
 		{ContainerID: 8, HostID: 8, Size: 4294967287},
 	}
 	if !reflect.DeepEqual(got, want) {

@@ -31,6 +31,8 @@ type Input struct {
 	Env map[string]string
 	// ReadFile reads the file that extends names, by its absolute path. It may be nil where files cannot be extended.
 	ReadFile func(path string) ([]byte, error)
+	// Flags are what the command line adds.
+	Flags []Flag
 }
 
 // Load reads a policy and fills in its defaults. TOML is read unless the name ends in .json or the text begins with a
@@ -50,6 +52,9 @@ func load(in Input, refused []unsupported) (*Policy, error) {
 		l.policy.Paths = []string{in.Path}
 	}
 	l.file(document{in.Name, in.Data, in.Dir, path.Join(in.Dir, path.Base(in.Name))})
+	for _, f := range in.Flags {
+		l.flag(f)
+	}
 	l.finish()
 	written := encode(l.keys, l.policy)
 	l.refuse(refused, written)
@@ -126,6 +131,9 @@ func (s *scope) wrong(at position, key, format string, args ...any) {
 
 // from says where a key was found, as policies tell it.
 func (s *scope) from(at position, key string) string {
+	if strings.HasPrefix(s.name, flagMark) {
+		return s.name
+	}
 	return fmt.Sprintf("%s:%d:%d: %s", s.name, at.line, at.column, key)
 }
 

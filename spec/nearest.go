@@ -59,6 +59,17 @@ func nearest(name string, names []string) string {
 	return names[i]
 }
 
+// Nearest returns the name that was probably meant by another: the fewest edits away, two at most, and of a short name half; "" where none is near.
+func Nearest(name string, names []string) string {
+	best, least := "", maxDistance+1
+	for _, n := range names {
+		if d := distance(name, n); d < least && 2*d <= len(name) {
+			best, least = n, d
+		}
+	}
+	return best
+}
+
 // distance is the number of characters to insert, delete, replace or swap with their neighbour (optimal string
 // alignment) that turns one string into the other. Strings whose lengths are too far apart are not compared.
 func distance(a, b string) int {

@@ -42,6 +42,7 @@ const (
 )
 
 const (
+	lowPorts  = 1024 // those below are for the privileged; where the relay has one of them all of them stay so
 	proxyPort = 3128 // squid's, which people know; where it is taken, the next free one
 	dnsPort   = 53
 	// ConnectPath is where a program finds this binary, to reach a host through the proxy: sandboxrun proxy-connect.
@@ -84,6 +85,7 @@ func network(p *Policy, h *Host, plan *Plan) error {
 	if len(r.Doors) > 0 {
 		plan.Relay = r
 	}
+	plan.LowPorts = !slices.ContainsFunc(r.Doors, func(d Door) bool { return d.Listen.Port() < lowPorts })
 	return nil
 }
 

@@ -118,6 +118,12 @@ func namespaces(mode string) []specs.LinuxNamespace {
 	return list
 }
 
+// TerminalOptions are those of a devpts file system. The kernel has a few thousand pseudo-terminals for all users
+// together, of which one exec must not have more than its share.
+func TerminalOptions() []string {
+	return []string{"newinstance", "ptmxmode=0666", "mode=0620", "max=64"}
+}
+
 // systemMounts are the file systems that every program expects.
 func systemMounts(memory int64) []specs.Mount {
 	return []specs.Mount{
@@ -125,9 +131,9 @@ func systemMounts(memory int64) []specs.Mount {
 		{Destination: "/dev", Type: "tmpfs", Source: "tmpfs", Options: []string{
 			"nosuid", "noexec", "strictatime", "mode=755", "size=64k", "ro",
 		}},
-		{Destination: "/dev/pts", Type: "devpts", Source: "devpts", Options: []string{
-			"nosuid", "noexec", "newinstance", "ptmxmode=0666", "mode=0620",
-		}},
+		{Destination: "/dev/pts", Type: "devpts", Source: "devpts", Options: append(
+			[]string{"nosuid", "noexec"}, TerminalOptions()...,
+		)},
 		{Destination: "/dev/shm", Type: "tmpfs", Source: "shm", Options: []string{
 			"nosuid", "noexec", "nodev", "mode=1777", fmt.Sprintf("size=%d", tmpfsSize(memory)), "nr_inodes=65536",
 		}},

@@ -17,6 +17,8 @@ type Plan struct {
 	Exec         Exec         `json:"exec"`
 	Network      string       `json:"network"` // the mode
 	Relay        *Relay       `json:"relay,omitempty"`
+	SetGroup     bool         `json:"-"` // a writable grant is a tree whose directories have the set-group-id bit
+	LowPorts     bool         `json:"-"` // programs may listen on ports below 1024 of a network of their own
 	Limits       []Limit      `json:"limits,omitempty"`
 	Cgroups      Cgroups      `json:"cgroups,omitzero"` // those that hold some of them
 	Nproc        bool         `json:"nproc,omitempty"`  // as in Host

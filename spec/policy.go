@@ -4,6 +4,7 @@ package spec
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/sandboxrun/sandboxrun/netpolicy"
@@ -45,6 +46,10 @@ func (p *Policy) Place(key, item string) string { return p.Places[key+" "+item] 
 func (p *Policy) note(key, item string, at place) {
 	if p.Places == nil {
 		p.Places = map[string]string{}
+	}
+	if strings.HasPrefix(at.file, flagMark) {
+		p.Places[key+" "+item] = at.file
+		return
 	}
 	p.Places[key+" "+item] = fmt.Sprintf("%s:%d:%d", at.file, at.at.line, at.at.column)
 }

@@ -12,7 +12,7 @@ func TestDefaultPolicy(t *testing.T) {
 		if w == nil || w.Source != dir || w.Path != dir || p.File != "preset default" {
 			t.Errorf("workspace of %q is %+v, file %q", dir, w, p.File)
 		}
-		if !slices.Equal(p.Env.Allow, []string{"LANG", "LC_*", "TERM", "TZ", "NO_COLOR"}) || p.Limits != (Limits{}) {
+		if !slices.Equal(p.Env.Allow, []string{"LANG", "LC_*", "TERM", "TZ", "NO_COLOR"}) || p.Limits != (Limits{Pids: 4096, Output: 4 << 20}) {
 			t.Errorf("got %+v", p)
 		}
 	}

@@ -19,9 +19,12 @@ type Problem struct {
 	Hint         string // what to do; may be empty
 }
 
-// String is "file:line:column: key: message".
+// String is "file:line:column: key: message"; of a flag of the command line "--flag: message".
 func (p Problem) String() string {
 	s := fmt.Sprintf("%s:%d:%d: ", p.File, p.Line, p.Column)
+	if p.Line == 0 {
+		s = p.File + ": "
+	}
 	if p.Key != "" {
 		s += p.Key + ": "
 	}

@@ -107,7 +107,7 @@ func TestProblems(t *testing.T) {
 		{"[processes]\nguard = 'ruby'", `3:9: processes.guard: want one of "", "python", got "ruby"`},
 		{"[processes]\nsteps = 5", `3:1: processes.steps: a step budget needs guard = "python"`},
 		{"[workspace]\nlifetime = 'exec'", `2:2: workspace.source: missing: a workspace has a directory or "tmpfs" as its source`},
-		{"[workspace]\nsource = '/x'\nsize = 5", `4:1: workspace.size: only a workspace with source = "tmpfs" has a size`},
+		{"[workspace]\nsource = '/x'\nsize = '5M'", `4:1: workspace.size: only a workspace with source = "tmpfs" has a size`},
 		{"[workspace]\nsource = ''", `3:10: workspace.source: is an empty string`},
 		// Paths.
 		{"[files]\nread = ['']", `3:9: files.read: is an empty string`},

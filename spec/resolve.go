@@ -2,6 +2,7 @@ package spec
 
 import (
 	"fmt"
+	"io/fs"
 	"maps"
 	"path"
 	"slices"
@@ -60,6 +61,7 @@ func Resolve(p *Policy, h *Host) (*Plan, error) {
 		return nil, err
 	}
 	sockets(h, plan)
+	plan.SetGroup = setGroup(plan.View, h.Tree)
 	if err := limits(p, h, plan); err != nil {
 		return nil, err
 	}
@@ -97,6 +99,14 @@ func view(req rootfs.Request, connector *rootfs.Bind) (*rootfs.View, error) {
 		}
 	}
 	return rootfs.Compile(req)
+}
+
+// setGroup says whether a writable grant is a directory in which files get the directory's group.
+func setGroup(v *rootfs.View, tree rootfs.Tree) bool {
+	return slices.ContainsFunc(v.Mounts, func(m rootfs.Mount) bool {
+		info, err := tree.Lstat(m.Source)
+		return m.Kind == rootfs.MountBind && m.Writable && m.Dir && err == nil && info.Mode&fs.ModeSetgid != 0
+	})
 }
 
 // resolvConf is what the program finds in /etc/resolv.conf.

@@ -42,7 +42,7 @@ func workspaceKeys() []key[rootfs.Workspace] {
 		workspaceSourceKey(),
 		pathKey("path", "Where the workspace is inside.", true, func(w *ws) *string { return &w.Path }).
 			byDefault("the directory's own path, /w for a tmpfs"),
-		sizeKey("size", "How much a tmpfs holds.", func(w *ws) *int64 { return &w.Size }),
+		sizeKey("size", "How much a tmpfs holds.", minSpace, func(w *ws) *int64 { return &w.Size }),
 		wordKey("lifetime", "Whether all execs share the workspace, or each gets a fresh one and leaves nothing.",
 			[]string{"sandbox", "exec"}, func(w *ws) *string { return &w.Lifetime }).byDefault(`"sandbox"`),
 	}
@@ -77,7 +77,7 @@ func filesKeys() []key[Policy] {
 func tmpfsKeys() []key[rootfs.Tmpfs] {
 	return []key[rootfs.Tmpfs]{
 		pathKey("path", "Where it is inside.", true, func(t *rootfs.Tmpfs) *string { return &t.Path }).must(),
-		sizeKey("size", "How much it holds.", func(t *rootfs.Tmpfs) *int64 { return &t.Size }),
+		sizeKey("size", "How much it holds.", minSpace, func(t *rootfs.Tmpfs) *int64 { return &t.Size }),
 		countKey("inodes", "How many files it holds.", 1, math.MaxInt32,
 			func(t *rootfs.Tmpfs) *int64 { return &t.Inodes }),
 	}
@@ -146,15 +146,15 @@ func limitKeys() []key[Policy] {
 			func(p *Policy) *time.Duration { return &p.Limits.CPU }).byDefault("twice wall"),
 		fractionKey("cpus", "CPUs that may be busy at once.", 0.01, 4096,
 			func(p *Policy) *float64 { return &p.Limits.CPUs }),
-		sizeKey("memory", "Memory that is really used, not address space.",
+		sizeKey("memory", "Memory that is really used, not address space.", MinMemory,
 			func(p *Policy) *int64 { return &p.Limits.Memory }),
 		countKey("pids", "Processes and threads of this sandbox; not the user's others.", 1, math.MaxInt32,
 			func(p *Policy) *int64 { return &p.Limits.Pids }),
-		sizeKey("file", "The largest file that may be written.", func(p *Policy) *int64 { return &p.Limits.File }),
-		sizeKey("disk", "What may be written to writable grants.", func(p *Policy) *int64 { return &p.Limits.Disk }),
+		sizeKey("file", "The largest file that may be written.", 1, func(p *Policy) *int64 { return &p.Limits.File }),
+		sizeKey("disk", "What may be written to writable grants.", minSpace, func(p *Policy) *int64 { return &p.Limits.Disk }),
 		countKey("nofile", "Open files of one process.", 1, math.MaxInt32,
 			func(p *Policy) *int64 { return &p.Limits.Nofile }),
-		sizeKey("output", "What is kept of each of stdout and stderr: the beginning and the end.",
+		sizeKey("output", "What is kept of each of stdout and stderr: the beginning and the end.", 1,
 			func(p *Policy) *int64 { return &p.Limits.Output }),
 	}
 }

@@ -66,6 +66,19 @@ func guarded(p *rootfs.Policy, h *Host) ([]rootfs.Grant, error) {
 	if h.Ground == nil {
 		return nil, nil
 	}
+	var list []rootfs.Grant
+	for _, s := range writable(p) {
+		found, err := guardedIn(rootfs.RealPath(h.Tree, s), h.Ground)
+		if err != nil {
+			return nil, groundError(s, err)
+		}
+		list = append(list, found...)
+	}
+	return list, nil
+}
+
+// writable lists the host paths that a policy lets programs write.
+func writable(p *rootfs.Policy) []string {
 	var sources []string
 	for _, g := range p.Write {
 		sources = append(sources, g.Path)
@@ -78,28 +91,27 @@ func guarded(p *rootfs.Policy, h *Host) ([]rootfs.Grant, error) {
 	if w := p.Workspace; w != nil && w.Source != sourceTmpfs {
 		sources = append(sources, w.Source)
 	}
+	return sources
+}
+
+func guardedIn(source string, g Ground) ([]rootfs.Grant, error) {
+	shown, err := g.Shown(source)
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ELOOP) {
+		return nil, nil // the compiler says so
+	}
+	if err != nil {
+		return nil, err
+	}
+	trusted, err := g.Trusted(places(shown))
 	var list []rootfs.Grant
-	for _, s := range sources {
-		shown, err := h.Ground.Shown(rootfs.RealPath(h.Tree, s))
-		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ELOOP) {
-			continue // the compiler says so
-		}
-		if err != nil {
-			return nil, groundError(s, err)
-		}
-		trusted, err := h.Ground.Trusted(places(shown))
-		if err != nil {
-			return nil, groundError(s, err)
-		}
-		for _, t := range trusted {
-			for _, place := range shown {
-				if t.Readable && t.Place.Within(place.Place) {
-					list = append(list, rootfs.Grant{Path: place.path(t.Place), From: t.What})
-				}
+	for _, t := range trusted {
+		for _, place := range shown {
+			if t.Readable && t.Place.Within(place.Place) {
+				list = append(list, rootfs.Grant{Path: place.path(t.Place), From: t.What})
 			}
 		}
 	}
-	return list, nil
+	return list, err
 }
 
 func groundError(what string, err error) error {
@@ -146,12 +158,19 @@ func CheckTrusted(v *rootfs.View, g Ground) error {
 		return groundError("what the launcher trusts", err)
 	}
 	for i, list := range shown {
-		for _, s := range list {
-			for _, t := range trusted {
-				if err := judge(v, &v.Mounts[i], s, &t); err != nil {
-					return err
-				}
+		for _, t := range trusted {
+			if err := judgeAll(v, &v.Mounts[i], list, &t); err != nil {
+				return err
 			}
+		}
+	}
+	return nil
+}
+
+func judgeAll(v *rootfs.View, m *rootfs.Mount, shown []Shown, t *Trusted) error {
+	for _, s := range shown {
+		if err := judge(v, m, s, t); err != nil {
+			return err
 		}
 	}
 	return nil

@@ -20,6 +20,46 @@ const (
 	durationPattern = `^([0-9]+(\.[0-9]*)?|\.[0-9]+|(([0-9]+(\.[0-9]*)?|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h))+)$`
 )
 
+// The least that sizes may be, in bytes: with less nothing works at all, so a unit was forgotten.
+const (
+	MinMemory = 256 << 10
+	minSpace  = 4 << 10 // of a file system: a page
+)
+
+// sizeText writes a size as a policy would have it.
+func sizeText(n int64) string {
+	unit := 0
+	for unit < len("KMGT") && n > 0 && n%1024 == 0 {
+		n /= 1024
+		unit++
+	}
+	switch {
+	case unit > 0:
+		return strconv.FormatInt(n, 10) + "KMGT"[unit-1:unit]
+	case n == 1:
+		return "1 byte"
+	}
+	return strconv.FormatInt(n, 10) + " bytes"
+}
+
+// unitHint is the hint for a size that is too small.
+func unitHint(n int64) string {
+	if n%1024 == 0 {
+		return ""
+	}
+	return fmt.Sprintf("a size without a unit is bytes: write \"%dM\" for megabytes", n)
+}
+
+// CheckMemory refuses a limit of memory with which nothing works.
+func CheckMemory(n int64) error {
+	if n < MinMemory {
+		return &Error{
+			Code: "policy_invalid", Message: fmt.Sprintf("%s is less than the least, %s", sizeText(n), sizeText(MinMemory)), Hint: unitHint(n),
+		}
+	}
+	return nil
+}
+
 // ParseSize reads a number of bytes: a whole number above 0, with K, M, G or T for powers of 1024; at most 2^60.
 func ParseSize(s string) (int64, error) {
 	digits := strings.TrimRight(s, "KMGT")

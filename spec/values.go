@@ -163,8 +163,11 @@ func fractionKey[T any](name, doc string, low, high float64, at func(*T) *float6
 	}
 }
 
-// sizeKey is a number of bytes.
-func sizeKey[T any](name, doc string, at func(*T) *int64) key[T] {
+// sizeKey is a number of bytes, of which there is a least that anything can be done with.
+func sizeKey[T any](name, doc string, least int64, at func(*T) *int64) key[T] {
+	if least > 1 {
+		doc += " At least " + sizeText(least) + "."
+	}
 	return key[T]{
 		info: info{name: name, kind: "size", doc: doc, schema: sizeSchema},
 		set: func(s *scope, name string, t *T, v *node) {
@@ -180,6 +183,10 @@ func sizeKey[T any](name, doc string, at func(*T) *int64) key[T] {
 			}
 			if err != nil {
 				s.wrong(v.at, name, "%v", err)
+				return
+			}
+			if n < least {
+				s.failHint(s.place(v.at), name, unitHint(n), "%s is less than the least, %s", sizeText(n), sizeText(least))
 				return
 			}
 			*at(t) = n

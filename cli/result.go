@@ -1,0 +1,129 @@
+package cli
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+
+	"github.com/urfave/cli/v2"
+	"golang.org/x/sys/unix"
+
+	"github.com/sandboxrun/sandboxrun/container"
+)
+
+// --result writes the result of run and exec beside the program's streams, which pass through untouched.
+
+func resultFlag() cli.Flag {
+	return &cli.StringFlag{
+		Name:  "result",
+		Usage: "write the result as one JSON object to `FILE`, or to a file descriptor of yours (a number above 2)",
+	}
+}
+
+// resultTo is where the result goes besides.
+type resultTo struct {
+	fd    *os.File // a descriptor of the caller's
+	path  string   // or a file, absolute
+	file  *container.ResultFile
+	given bool // it was written
+}
+
+// wantResult reads --result. A descriptor of the caller's is closed to all that we execute from here on.
+func (p *program) wantResult(c *cli.Context) error {
+	text := c.String("result")
+	if !c.IsSet("result") {
+		return nil
+	}
+	n, err := strconv.ParseUint(text, 10, 31)
+	if err != nil {
+		if p.result.path, err = p.hostDir(c, "result"); err != nil {
+			return err
+		}
+		return nil
+	}
+	const hint = "open a file for it: sandboxrun run --result 3 -- CMD 3>result.json; for a file named by a number: ./"
+	if n <= uint64(unix.Stderr) {
+		return &usage{fmt.Sprintf("--result %s: the program's streams go there", text), hint + text}
+	}
+	fd := uintptr(n)
+	flags, err := unix.FcntlInt(fd, unix.F_GETFD, 0)
+	// What we have opened ourselves has the flag: it is not what the caller means.
+	if err != nil || flags&unix.FD_CLOEXEC != 0 {
+		return &usage{fmt.Sprintf("--result %s: you have given us no such file descriptor", text), hint + text}
+	}
+	mode, err := unix.FcntlInt(fd, unix.F_GETFL, 0)
+	if err != nil || mode&unix.O_ACCMODE == unix.O_RDONLY || mode&unix.O_PATH != 0 {
+		return &usage{fmt.Sprintf("--result %s: it is not open for writing", text), hint + text}
+	}
+	if _, err := unix.FcntlInt(fd, unix.F_SETFD, unix.FD_CLOEXEC); err != nil {
+		return fmt.Errorf("--result %s: %w", text, err)
+	}
+	p.result.fd = os.NewFile(fd, "result")
+	return nil
+}
+
+// openResult makes the file of --result, now that it is known what the program can see.
+func (p *program) openResult(sb *container.Sandbox) (err error) {
+	if p.result.path != "" {
+		p.result.file, err = sb.OpenResult(p.result.path)
+		p.result.given = err != nil // nothing goes to where the program could be
+	}
+	return err
+}
+
+// writeResult writes the result where --result says. It is written once.
+func (p *program) writeResult(r *container.Result) {
+	to := &p.result
+	if to.given || to.fd == nil && to.path == "" {
+		return
+	}
+	to.given = true
+	data, err := marshalResult(r)
+	switch {
+	case err != nil:
+	case to.fd != nil:
+		o := &output{f: to.fd}
+		_, err = o.Write(data)
+		err = errors.Join(err, to.fd.Close())
+	case to.file != nil:
+		err = to.file.Commit(data)
+	default:
+		err = container.WriteResult(to.path, data) // there is no sandbox
+	}
+	if err == nil {
+		return
+	}
+	p.complain(said{codeOutputFailed, "write the result: " + reason(err), ""})
+	if p.status == 0 {
+		p.status = exitLauncher
+	}
+}
+
+func marshalResult(r *container.Result) ([]byte, error) {
+	data, err := json.Marshal(r)
+	return append(data, '\n'), err
+}
+
+func (p *program) resultCommand() *cli.Command {
+	return &cli.Command{
+		Name: "result", Usage: "show what a result can say",
+		Action: func(c *cli.Context) error {
+			if c.NArg() == 0 {
+				return cli.ShowSubcommandHelp(c)
+			}
+			return unknownCommand(c.Command.Subcommands, "result ", c.Args().First())
+		},
+		Subcommands: []*cli.Command{{
+			Name: "schema", Usage: "print the JSON Schema of results",
+			Action: func(c *cli.Context) error {
+				if err := noArguments(c); err != nil {
+					return err
+				}
+				_, err := p.out.Write(container.ResultSchema())
+				return err
+			},
+		}},
+	}
+}

@@ -1,0 +1,125 @@
+package container
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"strings"
+)
+
+// ResultSchema is the JSON Schema (2020-12) of a result. Later versions may add keys, and take none away.
+func ResultSchema() []byte {
+	root := resultObject(resultKeys())
+	root["$schema"] = "https://json-schema.org/draft/2020-12/schema"
+	root["title"] = "sandboxrun result"
+	root["description"] = "What run --json, exec --json, wait --json and --result write: one object."
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	enc.SetIndent("", "  ")
+	if err := enc.Encode(root); err != nil {
+		panic("container: marshal schema: " + err.Error())
+	}
+	return b.Bytes()
+}
+
+func resultObject(keys []resultKey) map[string]any {
+	properties := map[string]any{}
+	var required []string
+	for _, k := range keys {
+		properties[k.name] = k.schema()
+		if !k.optional {
+			required = append(required, k.name)
+		}
+	}
+	return map[string]any{"type": "object", "properties": properties, "required": required}
+}
+
+func (k *resultKey) schema() map[string]any {
+	s := map[string]any{"type": k.kind}
+	switch {
+	case k.kind == "object":
+		s = resultObject(k.inner)
+	case k.kind == "array" && k.inner != nil:
+		s["items"] = resultObject(k.inner)
+	case k.kind == "array":
+		s["items"] = map[string]any{"type": "string"}
+	}
+	if k.enum != nil {
+		values := make([]any, 0, len(k.enum())+1)
+		for _, v := range k.enum() {
+			values = append(values, v)
+		}
+		if k.null {
+			values = append(values, nil)
+		}
+		s["enum"] = values
+	}
+	if k.null {
+		s["type"] = []string{k.kind, "null"}
+	}
+	s["description"] = k.text()
+	return s
+}
+
+// text is the one description of a key.
+func (k *resultKey) text() string {
+	if k.unit == "" {
+		return k.meaning
+	}
+	return fmt.Sprintf("%s In %s.", k.meaning, k.unit)
+}
+
+// ResultReference is the Markdown of docs/result.md: all that a result may say.
+func ResultReference() []byte {
+	var b strings.Builder
+	b.WriteString(resultIntro)
+	writeResultKeys(&b, "Keys", resultKeys())
+	for _, k := range resultKeys() {
+		if k.inner != nil {
+			writeResultKeys(&b, "`"+k.name+"`", k.inner)
+		}
+	}
+	b.WriteString("## Outcomes\n\n| outcome | finding | exit status | means |\n|---|---|---|---|\n")
+	for _, o := range resultOutcomes() {
+		finding := "null"
+		if o.finding != "" {
+			finding = "`" + o.finding + "`"
+		}
+		fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", o.name, finding, o.status, o.meaning)
+	}
+	b.WriteString("\n## Exit statuses\n\nEvery other status is the program's.\n\n| status | means |\n|---|---|\n")
+	for _, s := range resultStatuses() {
+		fmt.Fprintf(&b, "| %s | %s |\n", s[0], s[1])
+	}
+	return []byte(b.String())
+}
+
+const resultIntro = `# Result reference
+
+<!-- Generated from the tables in container/contract.go: go test ./container -run TestResultContract -update -->
+
+` + "`run --json`, `exec --json` and `wait --json`" + ` print one JSON object and a newline on standard output, whatever becomes of the program.
+` + "`--result FILE|FD`" + ` writes the same object beside the program's streams, which then pass through untouched. The command's exit
+status is ` + "`exit_code`" + `, except where the last rows of the table below say otherwise. Later versions may add keys; none is taken away or
+changes its meaning. ` + "`sandboxrun result schema`" + ` prints the JSON Schema.
+
+Output is text that can be read, always: what is not UTF-8 becomes U+FFFD, and the exact bytes are in ` + "`stdout_base64`" + ` and
+` + "`stderr_base64`" + `.
+
+`
+
+func writeResultKeys(b *strings.Builder, title string, keys []resultKey) {
+	fmt.Fprintf(b, "## %s\n\n| key | type | meaning |\n|---|---|---|\n", title)
+	for _, k := range keys {
+		kind := k.kind
+		if k.null {
+			kind += " or null"
+		}
+		if k.optional {
+			kind += ", may be left out"
+		}
+		fmt.Fprintf(b, "| `%s` | %s | %s |\n", k.name, kind, k.text())
+	}
+	b.WriteString("\n")
+}

@@ -1,0 +1,64 @@
+package container
+
+import (
+	"golang.org/x/sys/unix"
+
+	"github.com/sandboxrun/sandboxrun/forkexec"
+	"github.com/sandboxrun/sandboxrun/rootfs"
+)
+
+// CodeReplaced is the code of an exec that would work in a directory which its caller does not see any more.
+const CodeReplaced = "grant_replaced"
+
+// Granted is a writable directory of the host that a sandbox shows. A bind shows the directory that stood at the path when the
+// sandbox was made: what stands there later is another one, and what a program wrote would be lost, or go to where the old one
+// was moved.
+type Granted struct {
+	Host string `json:"host"`
+	Dev  uint64 `json:"dev"`
+	Ino  uint64 `json:"ino"`
+}
+
+// rememberGrants notes which directories a view shows for writing.
+func (sb *Sandbox) rememberGrants(v *rootfs.View) error {
+	in, err := sb.inside()
+	if err != nil {
+		return err
+	}
+	defer unix.Close(in.root)
+	for _, m := range v.Mounts {
+		if m.Kind != rootfs.MountBind || !m.Writable || !m.Dir || m.Pin || m.Source == "" {
+			continue
+		}
+		g := Granted{Host: m.Source}
+		if g.Dev, g.Ino, err = in.identify(m.Target); err == nil && g.there() { // else its file system has no such numbers
+			sb.state.Launch.Granted = append(sb.state.Launch.Granted, g)
+		}
+	}
+	return nil
+}
+
+func (g Granted) there() bool {
+	var st unix.Stat_t
+	return unix.Lstat(g.Host, &st) == nil && st.Dev == g.Dev && st.Ino == g.Ino
+}
+
+// checkGranted refuses an exec whose writable directories are not those of the host any more.
+func (sb *Sandbox) checkGranted() error {
+	for _, g := range sb.state.Launch.Granted {
+		if !g.there() {
+			return fail(CodeReplaced, "delete the sandbox and create it again",
+				"start program in sandbox %q: the directory %q was replaced, moved or removed since the sandbox was made", sb.state.ID, g.Host)
+		}
+	}
+	return nil
+}
+
+// plainGranted is the list for the plain form of exec.
+func plainGranted(list []Granted) []forkexec.Watch {
+	out := make([]forkexec.Watch, 0, len(list))
+	for _, g := range list {
+		out = append(out, forkexec.Watch{Path: g.Host, Dev: g.Dev, Ino: g.Ino})
+	}
+	return out
+}

@@ -1,0 +1,73 @@
+package spec
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/sandboxrun/sandboxrun/netpolicy"
+)
+
+// Flag is something that the caller adds to a policy on the command line. It means what the key of the policy means, is read
+// by the same rules, relative paths from Input.Cwd, and comes last: lists append, the rest overrides.
+type Flag struct {
+	Name  string // one of FlagNames, without dashes
+	Value string
+}
+
+// FlagNames are the flags that there are.
+func FlagNames() []string { return []string{"read", "write", "bind", "deny", "allow-host", "cwd"} }
+
+// flagMark begins the names of flags, where places have the names of files.
+const flagMark = "--"
+
+// flag reads what a flag adds, as a document of its own.
+func (l *loader) flag(f Flag) {
+	s := &scope{l, document{name: flagMark + f.Name, dir: l.in.Cwd}}
+	text, err := flagText(f)
+	if err != nil {
+		s.fail(place{file: s.name}, "", "%v", err)
+		return
+	}
+	root, wrong := readJSON([]byte(text))
+	if wrong != nil {
+		s.fail(place{file: s.name}, "", "%s", wrong.message)
+		return
+	}
+	before := len(l.problems)
+	readTable(s, "", l.keys, l.policy, root)
+	for i := range l.problems[before:] {
+		p := &l.problems[before+i]
+		p.Line, p.Column, p.Key = 0, 0, ""
+	}
+	if f.Name == "allow-host" && l.policy.Network.Mode == netpolicy.Isolated {
+		l.policy.Network.Mode, l.policy.Network.From = netpolicy.Allowlist, s.name
+	}
+}
+
+func flagText(f Flag) (string, error) {
+	value := quoteJSON(f.Value)
+	switch f.Name {
+	case "read", "write", "deny":
+		return fmt.Sprintf(`{"files": {%q: [%s]}}`, f.Name, value), nil
+	case "allow-host":
+		return fmt.Sprintf(`{"network": {"allowed_hosts": [%s]}}`, value), nil
+	case "cwd":
+		return fmt.Sprintf(`{"workdir": %s}`, value), nil
+	case "bind":
+		return bindText(f.Value)
+	}
+	return "", fmt.Errorf("flag %q is not known", f.Name)
+}
+
+// bindText reads SOURCE:TARGET, or with :rw or :ro behind it. The target is absolute, so a source may have colons.
+func bindText(value string) (string, error) {
+	rest, writable := strings.CutSuffix(value, ":rw")
+	if !writable {
+		rest = strings.TrimSuffix(rest, ":ro")
+	}
+	at := strings.LastIndex(rest, ":/")
+	if at <= 0 {
+		return "", fmt.Errorf("%q: want SOURCE:TARGET or SOURCE:TARGET:rw, with an absolute target", value)
+	}
+	return fmt.Sprintf(`{"bind": [{"source": %s, "target": %s, "writable": %t}]}`, quoteJSON(rest[:at]), quoteJSON(rest[at+1:]), writable), nil
+}

@@ -46,17 +46,19 @@ func (c *checker) addNames() error {
 	return nil
 }
 
-// hidden lists the secrets and denied files that are there, and all names that are looked at already.
+// hidden lists the secrets and denied files, and all names that are looked at already.
 func (c *checker) hidden() (list []hooks.Path, known map[string]bool) {
 	known = map[string]bool{}
-	for i, p := range c.subject.Paths {
-		if (p.Kind != hooks.Secret && p.Kind != hooks.Mask) || p.Host == "" {
-			continue
+	for _, p := range c.subject.Paths {
+		if p.Kind == hooks.Secret || p.Kind == hooks.Mask {
+			known[p.Inside] = true
 		}
-		known[p.Inside] = true
-		if c.facts.Paths[i].Outside.Err == nil {
+		if p.Kind == hooks.Secret && p.Host != "" {
 			list = append(list, p)
 		}
+	}
+	for _, host := range c.subject.Denied { // not what stands under a mask: that may be there for what a bind shows
+		list = append(list, hooks.Path{Kind: hooks.OtherName, Host: host})
 	}
 	return list, known
 }

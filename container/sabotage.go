@@ -46,7 +46,7 @@ func sabotagePlan(sb *Sandbox, plan *spec.Plan) *spec.Plan {
 	case forkexec.Without("other name above a secret"):
 		showAs(path.Dir(hostOf(hooks.Secret)), "/sandboxrun-other", true)
 	case forkexec.Without("other name of a mask"):
-		showAs(hostOf(hooks.Mask), "/sandboxrun-other", false)
+		showAs(plan.Checks.Denied[0], "/sandboxrun-other", false)
 	case forkexec.Without("probe path"):
 		show("/etc/shadow")
 	case forkexec.Without("mask"):

@@ -41,6 +41,7 @@ type Subject struct {
 	Forwards []uint16 // ports of its loopback that must answer
 	Paths    []Path
 	Omitted  int      // grants beyond MaxGrants
+	Denied   []string // host paths of denied files, which must have no name inside
 	Env      []string // names of variables that every program has
 	EnvAllow []string // names and patterns that are taken from the caller
 	Affinity bool     // programs may not choose their processors

@@ -49,7 +49,7 @@ func TestHostileWriter(t *testing.T) {
 			w.grow()
 			before := w.snapshot()
 			policy := ""
-			for n := 0; n == 0 && w.tried < tries; w.tried++ { // until there is one that makes sense
+			for n := 0; n == 0 && w.tried < tries && !b.t.Failed(); w.tried++ { // until there is one that makes sense
 				policy = w.writePolicy()
 				for n < runs && w.play(policy) {
 					n, ran = n+1, ran+1

@@ -4,6 +4,7 @@ import (
 	"maps"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/sandboxrun/sandboxrun/hooks"
 	"github.com/sandboxrun/sandboxrun/netpolicy"
@@ -27,7 +28,7 @@ func checks(p *Policy, h *Host, id identity, plan *Plan) hooks.Subject {
 	s.ID, s.Owner, s.MayOwn = id.onHost(h)
 	addGrants(&s, plan.View)
 	addAbsent(&s, plan.View)
-	addSecrets(&s, p.Files.Secrets, h.Tree, plan.View)
+	addSecrets(&s, &p.Files, h.Tree, plan.View)
 	for _, f := range plan.Exec.Hide {
 		s.Paths = append(s.Paths, hooks.Path{Kind: hooks.HiddenProc, Inside: f, Host: f})
 	}
@@ -76,13 +77,19 @@ func addAbsent(s *hooks.Subject, v *rootfs.View) {
 }
 
 // addSecrets adds each secret under every name that the view could have for it: its own, and those that the grants which
-// hold it give it.
-func addSecrets(s *hooks.Subject, secrets []rootfs.Grant, tree rootfs.Tree, v *rootfs.View) {
-	if len(secrets) == 0 {
+// hold it give it, and the files that denies mean.
+func addSecrets(s *hooks.Subject, p *rootfs.Policy, tree rootfs.Tree, v *rootfs.View) {
+	if len(p.Secrets)+len(p.Deny) == 0 {
 		return
 	}
 	follow := v.Follower(tree)
-	for _, secret := range secrets {
+	for _, deny := range p.Deny {
+		real, _ := follow(deny.From, deny.Path)                                                       // of a link that a program may have made, the link
+		if !slices.Contains([]string{"/dev", "/proc", "/sys"}, "/"+strings.SplitN(real, "/", 3)[1]) { // what is there is the sandbox's own
+			s.Denied = append(s.Denied, real)
+		}
+	}
+	for _, secret := range p.Secrets {
 		real, err := follow(secret.From, secret.Path)
 		list := append(names(v, real), real)
 		if err == nil { // else a program may have made what the name leads to

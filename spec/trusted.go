@@ -7,6 +7,7 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"syscall"
 
 	"github.com/sandboxrun/sandboxrun/rootfs"
 )
@@ -95,7 +96,7 @@ func writable(p *rootfs.Policy) []string {
 
 func guardedIn(source string, g Ground) ([]rootfs.Grant, error) {
 	shown, err := g.Shown(source)
-	if errors.Is(err, fs.ErrNotExist) {
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ELOOP) {
 		return nil, nil // the compiler says so
 	}
 	if err != nil {

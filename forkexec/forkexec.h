@@ -190,7 +190,7 @@ extern int fx_closed_streams; // a bit for each of the descriptors 0 to 2 that w
 void fx_call(const struct fx_exec *x, int stage);
 
 #define FX_SEALED_FD 6                // of process 1; see stub.c and sealed.go
-#define FX_SEALED_MAGIC 0x3165736273ull // "sbse1"
+#define FX_SEALED_MAGIC 0x3265736273ull // "sbse2"; another for another layout
 #define FX_SEALED_MAX (16 << 20)
 #define FX_LAUNCH_MAGIC 0x33786273u // "sbx3": the form of the launch file; see launch.go and client.c
 

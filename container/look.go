@@ -35,6 +35,7 @@ type sights struct {
 	masked  []string // paths inside of FIFOs
 	more    []string // writable grants that were not searched to the end
 	entries int
+	most    int // of entries
 	view    *rootfs.View
 }
 
@@ -43,7 +44,8 @@ func lookAround(plan *spec.Plan) <-chan *sights {
 	done := make(chan *sights, 1)
 	go func() {
 		s := &sights{view: plan.View}
-		for _, g := range plan.Search {
+		for i, g := range plan.Search {
+			s.most = s.entries + (lookMost-s.entries)/(len(plan.Search)-i) // a large grant must not hide all others
 			s.grant(g)
 		}
 		done <- s
@@ -105,7 +107,7 @@ func (l *looker) directory(fd int, rel string, depth int) {
 			if name == "." || name == ".." {
 				continue
 			}
-			if l.entries++; l.entries > lookMost {
+			if l.entries++; l.entries > l.most {
 				l.cut = true
 				return
 			}
@@ -172,7 +174,8 @@ func (l *looker) privileged(dir int, name string, st *unix.Stat_t) bool {
 // note adds a path unless another mount covers it.
 func (l *looker) note(list []string, rel string) []string {
 	inside := path.Join(l.target, rel)
-	if spec.HostPath(l.view, inside) != filepath.Join(l.source, rel) || l.hidden(inside) {
+	m := spec.Covering(l.view, inside)
+	if m == nil || m.Writable != l.writable || spec.HostPath(l.view, inside) != filepath.Join(l.source, rel) || l.hidden(inside) {
 		return list
 	}
 	if len(list) == lookFound {

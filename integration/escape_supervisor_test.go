@@ -24,7 +24,7 @@ var supervisorAttacks = []attack{
 		program: `call("prlimit64", int(sys.argv[1]), 7, struct.pack("QQ", 99, 99), None); broke()`,
 	},
 	{
-		name: "limit it past the filter", args: []string{"$VICTIM"}, inside: []string{"1"}, fails: "EPERM", leans: "filter",
+		name: "limit it past the filter", args: []string{"$VICTIM"}, inside: []string{"1"}, fails: "ESRCH", leans: "filter",
 		program: `call("prlimit64", int(sys.argv[1]) | 1 << 32, 7, struct.pack("QQ", 98, 98), None); broke()`,
 	},
 	{

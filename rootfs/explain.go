@@ -256,6 +256,10 @@ func (x *Explainer) arrived(e *Explanation, at Place, info Info) {
 		e.Verdict = x.maskVerdict(at.Mount)
 		return
 	}
+	if e.Type == typePipe && x.masksPipe(at) || e.Type == typeDir && x.coversShut(at, info) != nil {
+		e.Verdict = VerdictHidden
+		return
+	}
 	var readOnly, noExec bool
 	if t, ok := x.Tree.(mountFlags); ok && at.Kind == PlaceHost {
 		readOnly, noExec = t.MountFlags(at.Host)
@@ -270,9 +274,28 @@ func (x *Explainer) arrived(e *Explanation, at Place, info Info) {
 	}
 }
 
+// coversShut gives a denied path below a directory that the launcher cannot search: each exec has such a directory covered.
+func (x *Explainer) coversShut(at Place, info Info) *Denied {
+	if at.Kind != PlaceHost || x.Launcher.UID == 0 || x.Launcher.may(info, 1) {
+		return nil
+	}
+	i := slices.IndexFunc(x.View.Absent, func(d Denied) bool { return below(d.Inside, at.Path) })
+	if i < 0 {
+		return nil
+	}
+	return &x.View.Absent[i]
+}
+
+// masksPipe says whether a named pipe lies in a directory that the policy grants for reading. No mount keeps a program from writing to
+// one, so the launcher masks it.
+func (x *Explainer) masksPipe(at Place) bool {
+	return at.Kind == PlaceHost && !at.Writable && at.Path != at.Mount.Target && x.ruleOf(at.Mount).key != keyBase
+}
+
 const (
 	typeFile = "file"
 	typeDir  = "dir"
+	typePipe = "fifo"
 )
 
 func typeOf(mode fs.FileMode) string {
@@ -282,7 +305,7 @@ func typeOf(mode fs.FileMode) string {
 	case mode&fs.ModeSocket != 0:
 		return "socket"
 	case mode&fs.ModeNamedPipe != 0:
-		return "fifo"
+		return typePipe
 	case mode&fs.ModeDevice != 0:
 		return "device"
 	}

@@ -105,6 +105,15 @@ func (x *Explainer) reasons(e *Explanation) {
 	case VerdictInside:
 		x.whyInside(e)
 	case VerdictDenied, VerdictHidden:
+		if e.Kind == PlaceHost {
+			e.decidedBy(x.ruleOf(e.spot.Mount))
+			if d := x.coversShut(e.spot, e.info); d != nil {
+				e.say("the launcher cannot search it for %s, which %s denies, so it is covered", shown(d.Inside), d.From)
+				break
+			}
+			e.say("it is a named pipe in a directory that can only be read: a program could write to it all the same, so it is masked")
+			break
+		}
 		x.whyHidden(e)
 	case VerdictLoop:
 		e.say("it goes through more than %d symbolic links, as many as the kernel follows", maxLinks)

@@ -63,7 +63,7 @@ func foreign(p *Policy, tree rootfs.Tree, plan *Plan) []hooks.Path {
 
 // inGrant says whether a grant, or a file system that is the program's own, shows what is at a path.
 func inGrant(p *Policy, v *rootfs.View, inside string) bool {
-	m := covering(v, inside)
+	m := Covering(v, inside)
 	return m != nil && (granted(p, *m) || writableTmpfs(*m))
 }
 

@@ -40,7 +40,7 @@ func topClosed(tree rootfs.Tree, v *rootfs.View, inside string) string {
 	const search = 0o001
 	top := ""
 	for dir := path.Dir(inside); dir != "/"; dir = path.Dir(dir) {
-		m := covering(v, dir)
+		m := Covering(v, dir)
 		if m == nil || m.Kind != rootfs.MountBind || m.Source == "" || m.Idmapped {
 			continue
 		}
@@ -52,8 +52,8 @@ func topClosed(tree rootfs.Tree, v *rootfs.View, inside string) string {
 	return top
 }
 
-// covering is the mount that shows what is at a path; nil where that is the sandbox's own root.
-func covering(v *rootfs.View, inside string) *rootfs.Mount {
+// Covering is the mount that shows what is at a path; nil where that is the sandbox's own root.
+func Covering(v *rootfs.View, inside string) *rootfs.Mount {
 	var found *rootfs.Mount
 	for i, m := range v.Mounts {
 		if below(inside, m.Target) && (found == nil || len(m.Target) > len(found.Target)) {

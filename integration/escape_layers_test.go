@@ -44,6 +44,8 @@ func (a *attack) leansOn(l layer) bool {
 	list := strings.Split(a.leans, ",")
 	if w.uid == 0 {
 		list = append(list, strings.Split(a.leansRoot, ",")...)
+	} else {
+		list = append(list, strings.Split(a.leansUser, ",")...)
 	}
 	return slices.ContainsFunc(list, func(on string) bool {
 		return on != "" && (on == l.name || slices.Contains(strings.Split(l.name, " and "), on))
@@ -107,6 +109,8 @@ func (l layer) row() string {
 			leaning = append(leaning, a.name)
 		case always, root:
 			leaning = append(leaning, a.name+" (root)")
+		case slices.Contains(strings.Split(a.leansUser, ","), l.name):
+			leaning = append(leaning, a.name+" (user)")
 		}
 	}
 	if names := strings.Split(l.name, " and "); len(names) > 1 {

@@ -27,6 +27,7 @@ type attack struct {
 	// the layers that are left hold it.
 	leans      string
 	leansRoot  string // more such, where the launcher is root
+	leansUser  string // and where it is not: then the program is the same user
 	privileged bool   // outside it needs every capability, so the control has namespaces of its own in which it has them
 	rootOnly   bool   // outside it takes real privilege: only the root flavour has a control
 	userOnly   bool   // outside root has already got what it wants

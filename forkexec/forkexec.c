@@ -47,19 +47,24 @@
 
 static char *stack(struct fx_exec *x, int n) { return x->stacks + (n + 1) * FX_STACK; }
 
-// drop_all_but_one is for the supervisor. The capability that it keeps gives it nothing in a user namespace: timers that
+// drop_most is for the supervisor. The capability that it keeps gives it nothing in a user namespace: timers that
 // wake the machine ask for it in the host's. But the kernel lets nobody change the priority, scheduler, processors or I/O
 // class of a process that has a capability which the other lacks (cap_safe_nice in security/commoncap.c), and a program
-// has none. With no_new_privs an execve, here that of the stub, never adds to what is permitted.
+// has none. Where the program is another user the supervisor needs one more, to end it. With no_new_privs an execve, here that
+// of the stub, never adds to what is permitted.
 #define KEPT CAP_WAKE_ALARM
 
-static int drop_all_but_one(void)
+static int drop_most(const struct fx_exec *x)
 {
 	struct __user_cap_header_struct h = {_LINUX_CAPABILITY_VERSION_3, 0};
-	struct __user_cap_data_struct one[2];
-	memset(one, 0, sizeof one);
-	one[KEPT / 32].permitted = one[KEPT / 32].effective = 1u << KEPT % 32;
-	if (syscall(SYS_capset, &h, one) < 0)
+	struct __user_cap_data_struct kept[2];
+	memset(kept, 0, sizeof kept);
+	kept[KEPT / 32].permitted = kept[KEPT / 32].effective = 1u << KEPT % 32;
+	if (has_other_ids(x)) {
+		kept[0].permitted |= 1u << CAP_KILL;
+		kept[0].effective |= 1u << CAP_KILL;
+	}
+	if (syscall(SYS_capset, &h, kept) < 0)
 		return -1;
 	return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
 }
@@ -286,7 +291,7 @@ static int init(void *arg)
 		return 0;
 	if (has_other_ids(x))
 		TRY(FX_IDS, 0, take_ids_back());
-	TRY(FX_REAPER, 0, drop_all_but_one());
+	TRY(FX_REAPER, 0, drop_most(x));
 	return become_reaper(x);
 }
 

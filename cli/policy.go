@@ -116,12 +116,24 @@ func (p *program) decide(name string, workspace bool, env map[string]string, t c
 	}
 	d.host.Env, d.host.ExecEnv = p.env, env
 	if d.plan, err = spec.Resolve(d.policy, d.host); err != nil {
-		return d, err
+		return d, machineFirst(err)
 	}
 	for _, w := range d.plan.Warnings {
 		p.warn(w)
 	}
 	return d, nil
+}
+
+// machineFirst gives what keeps this machine from making any sandbox, if that is the reason why a program of root's would be
+// root to the host: no other policy would help.
+func machineFirst(err error) error {
+	if code := describe(err).code; code != spec.CodeNotIdmapped && code != spec.CodeProgramIsRoot {
+		return err
+	}
+	if step := container.Diagnose(); step != nil {
+		return step
+	}
+	return err
 }
 
 func (p *program) policyCommand() *cli.Command {

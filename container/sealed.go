@@ -119,7 +119,9 @@ func (sb *Sandbox) believe(copied []byte) error {
 
 // sealedBy reads what a process holds, if that is process 1 of a sandbox of this store.
 func (s *Store) sealedBy(proc *os.File) (*forkexec.Sealed, error) {
-	if !ownChild(fmt.Sprintf("/proc/self/fd/%d", proc.Fd())) {
+	if ok, err := ownChild(fmt.Sprintf("/proc/self/fd/%d", proc.Fd())); Scarce(err) != "" {
+		return nil, err // that says nothing of the process
+	} else if !ok {
 		return nil, forkexec.ErrNotSealed
 	}
 	sealed, err := forkexec.ReadSealed(proc)

@@ -76,24 +76,27 @@ func eachInit(found func(proc string)) {
 		}
 		proc := "/proc/" + name
 		exe, err := os.Readlink(proc + "/exe")
-		if err == nil && strings.HasPrefix(exe, "/memfd:sandboxrun") && ownChild(proc) {
+		if err != nil || !strings.HasPrefix(exe, "/memfd:sandboxrun") {
+			continue
+		}
+		if ours, _ := ownChild(proc); ours {
 			found(proc)
 		}
 	}
 }
 
 // ownChild says whether a process' user namespace was made in ours.
-func ownChild(proc string) bool {
+func ownChild(proc string) (bool, error) {
 	ns, err := os.Open(proc + "/ns/user")
 	if err != nil {
-		return false
+		return false, err
 	}
 	defer ns.Close()
 	fd, err := unix.IoctlRetInt(int(ns.Fd()), unix.NS_GET_PARENT)
 	if err != nil {
-		return false
+		return false, err
 	}
 	defer unix.Close(fd)
 	var parent, own unix.Stat_t
-	return unix.Fstat(fd, &parent) == nil && unix.Stat("/proc/self/ns/user", &own) == nil && parent.Dev == own.Dev && parent.Ino == own.Ino
+	return unix.Fstat(fd, &parent) == nil && unix.Stat("/proc/self/ns/user", &own) == nil && parent.Dev == own.Dev && parent.Ino == own.Ino, nil
 }

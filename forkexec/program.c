@@ -147,14 +147,28 @@ static int drop_saved_ids(void)
 	return (int)syscall(SYS_setresuid, -1, -1, syscall(SYS_geteuid));
 }
 
+// write_own writes a file of this process in /proc. Our memory is the launcher's: where another of its threads changes ids for an
+// exec of its own at that moment, the memory cannot be dumped, and the kernel gives these files to root.
+static int write_own(const char *path, const char *text)
+{
+	for (int n = 0; n < 10000; n++) {
+		if (write_file(path, text) == 0)
+			return 0;
+		if (errno != EACCES || prctl(PR_SET_DUMPABLE, 1, 0, 0, 0) < 0)
+			return -1;
+		sched_yield();
+	}
+	return -1;
+}
+
 int fx_program(void *arg)
 {
 	struct fx_exec *x = arg;
 	fx_call(x, FX_AT_ENTRY);
 	// setgroups must be off before an unprivileged process may map its gid, and so stays off for the program.
-	TRY(FX_MAP, 0, write_file("/proc/self/setgroups", "deny"));
-	TRY(FX_MAP, 0, write_file("/proc/self/uid_map", x->uid_map));
-	TRY(FX_MAP, 0, write_file("/proc/self/gid_map", x->gid_map));
+	TRY(FX_MAP, 0, write_own("/proc/self/setgroups", "deny"));
+	TRY(FX_MAP, 0, write_own("/proc/self/uid_map", x->uid_map));
+	TRY(FX_MAP, 0, write_own("/proc/self/gid_map", x->gid_map));
 	if (has_other_ids(x))
 		TRY(FX_IDS, 0, drop_saved_ids());
 	TRY(FX_SESSION, 0, setsid());

@@ -71,6 +71,9 @@ func (s *Sealed) Write(f *os.File) error {
 // ReadSealed reads what process 1 holds; proc is its directory in /proc.
 func ReadSealed(proc *os.File) (*Sealed, error) {
 	fd, err := unix.Openat(int(proc.Fd()), fmt.Sprintf("fd/%d", SealedFD), unix.O_RDONLY|unix.O_NONBLOCK|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
+	if errors.Is(err, unix.EMFILE) || errors.Is(err, unix.ENFILE) { // that says nothing of the process
+		return nil, fmt.Errorf("open the sandbox's state: %w", err)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrNotSealed, err)
 	}

@@ -137,12 +137,12 @@ func TestRootWithoutCapabilities(t *testing.T) {
 	needUserns(t)
 	b := newBox(t)
 	p := b.files("", object{})
-	for _, name := range []string{"setgid", "sys_chroot", "sys_admin", "setfcap"} {
+	for _, name := range []string{"setgid", "setuid", "chown", "sys_chroot", "sys_admin", "setfcap"} {
 		a := b.call(call{wrap: []string{"setpriv", "--bounding-set", "-" + name}}, "run", "--policy", p, "echo", "ran")
 		a.exits(125).hides("ran").complains("CAP_" + strings.ToUpper(name))
 	}
 	for _, name := range []string{
-		"chown", "dac_override", "dac_read_search", "fowner", "fsetid", "kill", "setuid", "setpcap", "net_admin", "net_bind_service", "sys_ptrace",
+		"dac_override", "dac_read_search", "fowner", "fsetid", "kill", "setpcap", "net_admin", "net_bind_service", "sys_ptrace",
 		"sys_resource", "mknod",
 	} {
 		a := b.call(call{wrap: []string{"setpriv", "--bounding-set", "-" + name}}, "run", "--policy", p, "echo", "ran")

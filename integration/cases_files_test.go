@@ -111,7 +111,10 @@ func TestLinks(t *testing.T) {
 		a := b.sh(b.files(ws, object{"write": []string{ws}, "read": []string{b.path("one")}, "deny": deny}),
 			`for f in absolute relative chain .git/hooks/pre hooks/pre updown plain dangling; do { echo evil >$f; } 2>/dev/null; cat $f 2>/dev/null; done
 			cat "$1/f"; echo ok >ok; ls -l dangling`, b.path("one")).exits(0)
-		a.prints("granted by link", "/nonexistent/place/.env").hides("orig")
+		a.prints("granted by link", "---------- ").hides("orig", "/nonexistent/place/.env") // the link itself is masked
+		if text, err := os.Readlink(b.path("ws/dangling")); err != nil || text != "/nonexistent/place/.env" {
+			t.Errorf("outside the link leads to %q: %v", text, err)
+		}
 		for _, f := range []string{"dot/bashrc", "ws/hooks/pre", "ws/plain"} {
 			same(t, f, "orig", b.read(b.path(f)))
 		}

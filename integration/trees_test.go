@@ -415,13 +415,10 @@ func TestBadTimesClock(t *testing.T) {
 		b.create("box", b.files("", object{}))
 		b.run("exec", "box", "true").exits(0)
 		ahead := time.Now().Add(1000 * time.Hour).UTC()
-		for file, was := range map[string]string{"state.json": `("created":")[^"]*`, "events.jsonl": `(?m)(^{"time":")[^"]*`} {
-			file := filepath.Join(b.state, "box", file)
-			changed := regexp.MustCompile(was).ReplaceAllString(b.read(file), "${1}"+ahead.Format("2006-01-02T15:04:05.000000000Z"))
-			_ = os.WriteFile(file, []byte(changed), 0o600) // state tells
-		}
-		b.run("state", "box").exits(0).prints(ahead.Format(time.DateOnly))
-		b.run("events", "box").exits(0).prints("created", "exec_ended")
+		events := filepath.Join(b.state, "box", "events.jsonl")
+		changed := regexp.MustCompile(`(?m)(^{"time":")[^"]*`).ReplaceAllString(b.read(events), "${1}"+ahead.Format("2006-01-02T15:04:05.000000000Z"))
+		_ = os.WriteFile(events, []byte(changed), 0o600) // events tells
+		b.run("events", "box").exits(0).prints("created", "exec_ended", ahead.Format(time.DateOnly))
 		if a := b.run("list").exits(0); regexp.MustCompile(`\s-\d`).MatchString(a.stdout) {
 			t.Errorf("an age is negative: %v", a)
 		}

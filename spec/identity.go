@@ -17,6 +17,12 @@ const (
 	plainName = "sandbox"
 )
 
+// Codes of policies by which a program would be root to the host.
+const (
+	CodeNotIdmapped   = "grant_not_idmapped"
+	CodeProgramIsRoot = "program_is_root"
+)
+
 // identity is as whom the program runs: to the kernel, and as it sees itself.
 type identity struct {
 	uid, gid           int // in the sandbox's user namespace
@@ -139,7 +145,7 @@ func idmap(p *Policy, h *Host, id identity, plan *Plan) (identity, error) {
 		}
 		if p.Enforce != EnforceBestEffort {
 			return id, &Error{
-				Code:    "grant_not_idmapped",
+				Code:    CodeNotIdmapped,
 				Message: fmt.Sprintf("%s: it cannot be idmapped: %v: only a program that is root to the host could write there", what, err),
 				Hint: "grant a directory of another file system; or name a user who may write there (user = N); " +
 					`or accept a program that is root to the host, without capabilities: enforce = "best_effort" in the policy`,
@@ -161,7 +167,7 @@ func programIsRoot(p *Policy, h *Host, plan *Plan) error {
 		return nil
 	}
 	return &Error{
-		Code:    "program_is_root",
+		Code:    CodeProgramIsRoot,
 		Message: "the program would be root to the host: " + h.NotApart,
 		Hint: "give the launcher these capabilities, start it as another user, " +
 			`or accept a program that is root to the host, without capabilities: enforce = "best_effort" in the policy`,

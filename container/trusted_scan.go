@@ -12,12 +12,25 @@ import (
 	"github.com/sandboxrun/sandboxrun/spec"
 )
 
-// statesInUse finds the state directories of the sandboxes that run, wherever --root has put them, with their policies and
-// records: each process 1 holds the lock
+// inUse is what was found of the sandboxes that run.
+type inUse struct {
+	trusted []spec.Trusted
+	mounts  []theirMounts
+}
+
+// theirMounts are those of a sandbox of the caller's.
+type theirMounts struct {
+	proc  string
+	lines []byte // mountinfo
+}
+
+// statesInUse finds the state directories of the sandboxes that run, wherever --root has put them, with their policies, records and
+// mounts: each process 1 holds the lock
 // file that is in one. Another user's cannot be looked at without privilege, but neither could a program change them.
-func (g *ground) statesInUse() []spec.Trusted {
+func (g *ground) statesInUse() inUse {
 	found := &ground{mounts: g.mounts}
 	seen := map[spec.Place]bool{}
+	var theirs []theirMounts
 	eachInit(func(proc string) {
 		fd, err := unix.Open(proc+"/fd/"+strconv.Itoa(initLock), unix.O_PATH|unix.O_CLOEXEC, 0)
 		if err != nil {
@@ -25,6 +38,12 @@ func (g *ground) statesInUse() []spec.Trusted {
 		}
 		f := os.NewFile(uintptr(fd), "lock")
 		defer f.Close()
+		var st unix.Stat_t
+		if unix.Fstat(fd, &st) == nil && int(st.Uid) == g.uid { // no program has a right to change what another user owns
+			if lines, err := os.ReadFile(proc + "/mountinfo"); err == nil { // else it has just ended
+				theirs = append(theirs, theirMounts{proc, lines})
+			}
+		}
 		place, err := placeOf(f, g.mounts)
 		if err != nil || filepath.Base(place.Path) != "lock" {
 			return
@@ -33,10 +52,10 @@ func (g *ground) statesInUse() []spec.Trusted {
 		place.Path = filepath.Dir(filepath.Dir(place.Path))
 		if name, err := os.Readlink("/proc/self/fd/" + strconv.Itoa(fd)); err == nil && !seen[place] {
 			seen[place] = true
-			found.known = append(found.known, spec.Trusted{What: "a state directory in use", Path: filepath.Dir(filepath.Dir(name)), Place: place})
+			found.known = append(found.known, spec.Trusted{What: "a state directory in use", Path: filepath.Dir(filepath.Dir(name)), Place: place, State: true})
 		}
 	})
-	return found.known
+	return inUse{found.known, theirs}
 }
 
 // ofOther adds the policy and the record of a sandbox that runs. What cannot be found any more nobody can change.

@@ -2,12 +2,17 @@ package container
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
-	"github.com/sandboxrun/sandboxrun/forkexec"
+	"golang.org/x/sys/unix"
+
+	"github.com/sandboxrun/sandboxrun/rootfs"
 	"github.com/sandboxrun/sandboxrun/spec"
 )
 
@@ -23,8 +28,8 @@ func (s *Store) IsKept(h *spec.Host) error {
 	if !ok {
 		return nil
 	}
-	running := g.inUse().mounts
-	if len(running) == 0 {
+	own := g.inUse().own
+	if len(own) == 0 {
 		return nil
 	}
 	dir, err := s.root.Open(".")
@@ -36,61 +41,102 @@ func (s *Store) IsKept(h *spec.Host) error {
 	if err != nil {
 		return fail(codeExposed, "was it removed? try again", "find out where the state directory %q is: %w", s.path, err)
 	}
-	for _, r := range running {
-		inside, err := exposedIn(r.lines, place)
+	for _, r := range own {
+		if !r.mayWrite(place) {
+			continue
+		}
+		mounts, err := os.ReadFile(r.proc + "/mountinfo")
+		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ESRCH) || errors.Is(err, unix.EINVAL) {
+			continue // it has ended
+		}
+		var inside string
+		if err == nil {
+			inside, err = exposedIn(mounts, place)
+		}
+		pid := filepath.Base(r.proc)
 		if err != nil {
-			return fmt.Errorf("read the mounts of process %s: %w", filepath.Base(r.proc), err)
+			return fail(codeExposed, "try again, or keep the state elsewhere: --root DIR", "read the mounts of process %s: %w", pid, err)
 		}
 		if inside != "" {
-			return fail(codeExposed, "end that sandbox: kill -KILL "+filepath.Base(r.proc)+", look at what the directory holds and remove it; "+
+			return fail(codeExposed, "end that sandbox: kill -KILL "+pid+", look at what the directory holds and remove it; "+
 				"or keep the state elsewhere: --root DIR",
-				"programs in sandbox %s can write the state directory %q, as %q", nameOf(r.proc), s.path, inside)
+				"programs in %s can write the state directory %q, as %q", r.name(), s.path, inside)
 		}
 	}
 	return nil
 }
 
-// exposedIn is where a program can write a place by one of these mounts, and no mount covers it there. Mounts above that one do
-// not count: to look at them too would not make it safer.
-func exposedIn(mountinfo []byte, place spec.Place) (string, error) {
-	if !bytes.Contains(mountinfo, []byte(" "+place.Dev+" ")) {
-		return "", nil
+// writable lists what of the host a view lets programs write, as forkexec.Sealed has it.
+func (g *ground) writable(v *rootfs.View) ([]string, error) {
+	var list []string
+	for _, m := range v.Mounts {
+		if m.Kind != rootfs.MountBind || !m.Writable || m.Pin || m.Source == "" {
+			continue
+		}
+		shown, err := g.Shown(m.Source)
+		if err != nil {
+			return nil, fmt.Errorf("find out where %q is: %w", m.Source, err)
+		}
+		for _, s := range shown {
+			list = append(list, s.Place.Dev+" "+s.Place.Path)
+		}
 	}
+	return list, nil
+}
+
+// mayWrite says whether one of a sandbox's mounts may let its programs write a place. To read the mounts themselves costs more.
+func (r running) mayWrite(place spec.Place) bool {
+	return r.sealed == nil || slices.ContainsFunc(r.sealed.Writable, func(text string) bool {
+		dev, path, _ := strings.Cut(text, " ")
+		return place.Within(spec.Place{Dev: dev, Path: path})
+	})
+}
+
+// name is for messages.
+func (r running) name() string {
+	if r.sealed == nil {
+		return "the sandbox of process " + filepath.Base(r.proc)
+	}
+	return fmt.Sprintf("sandbox %q", r.sealed.ID)
+}
+
+// exposedIn is where a program can write a place by one of these mounts.
+func exposedIn(mountinfo []byte, place spec.Place) (string, error) {
 	list, err := readMounts(bytes.NewReader(mountinfo))
 	if err != nil {
 		return "", err
 	}
-	for _, m := range list {
+	for i := range list {
+		m := &list[i]
 		if !m.writable || !place.Within(m.Place) {
 			continue
 		}
 		inside := filepath.Join(m.target, strings.TrimPrefix(place.Path, m.Path))
-		if !covered(list, m.target, inside) {
+		if !covered(list, m.id, inside, nil) && inSight(list, m) {
 			return inside, nil
 		}
 	}
 	return "", nil
 }
 
-// covered says whether a mount stands at a path, or above it but below a target.
-func covered(list []mountLine, target, inside string) bool {
-	for up := inside; up != target && up != "/"; up = filepath.Dir(up) {
-		for _, m := range list {
-			if m.target == up {
-				return true
-			}
-		}
-	}
-	return false
+// covered says whether a path that a mount shows has another mount on it or above it.
+func covered(list []mountLine, on int, inside string, but *mountLine) bool {
+	return slices.ContainsFunc(list, func(m mountLine) bool {
+		return m.parent == on && (but == nil || m.id != but.id) && within(inside, m.target)
+	})
 }
 
-// nameOf is a sandbox's id, for messages.
-func nameOf(proc string) string {
-	if dir, err := os.Open(proc); err == nil {
-		defer dir.Close()
-		if sealed, err := forkexec.ReadSealed(dir); err == nil {
-			return fmt.Sprintf("%q", sealed.ID)
+// inSight says whether no mount hides a whole other one.
+func inSight(list []mountLine, m *mountLine) bool {
+	for range list { // no way up is longer
+		i := slices.IndexFunc(list, func(up mountLine) bool { return up.id == m.parent && up.id != m.id })
+		if i < 0 {
+			return true
 		}
+		if covered(list, m.parent, m.target, m) {
+			return false
+		}
+		m = &list[i]
 	}
-	return "of process " + filepath.Base(proc)
+	return true
 }

@@ -17,7 +17,7 @@ import (
 
 // mountLine is what we read of a line of mountinfo.
 type mountLine struct {
-	id         int
+	id, parent int
 	spec.Place        // what is mounted: all of a file system, or what lies below a path in it
 	target     string // where, for the process whose mounts these are
 	writable   bool
@@ -36,7 +36,11 @@ func readMounts(r io.Reader) ([]mountLine, error) {
 		if err != nil {
 			continue
 		}
-		list = append(list, mountLine{id, spec.Place{Dev: f[2], Path: unescape(f[3])}, unescape(f[4]), f[5] == "rw" || strings.HasPrefix(f[5], "rw,")})
+		parent, err := strconv.Atoi(f[1])
+		if err != nil {
+			continue
+		}
+		list = append(list, mountLine{id, parent, spec.Place{Dev: f[2], Path: unescape(f[3])}, unescape(f[4]), f[5] == "rw" || strings.HasPrefix(f[5], "rw,")})
 	}
 	return list, lines.Err()
 }

@@ -96,24 +96,27 @@ func AddTrust(h *spec.Host, t Trust) error {
 
 const ownState = "the state directory"
 
-// keptFrom refuses a view that shows the store itself, whoever made the plan.
-func (s *Store) keptFrom(v *rootfs.View) error {
+// keptFrom refuses a view that shows the store itself, whoever made the plan. It returns what the view lets programs write.
+func (s *Store) keptFrom(v *rootfs.View) ([]string, error) {
 	mounts, err := ownMounts()
 	if err != nil {
-		return fmt.Errorf("list host mounts: %w", err)
+		return nil, fmt.Errorf("list host mounts: %w", err)
 	}
 	g := &ground{mounts: mounts, uid: os.Geteuid(), inUse: func() inUse { return inUse{} }}
 	dir, err := s.root.Open(".")
 	if err != nil {
-		return fmt.Errorf("open state directory: %w", cause(err))
+		return nil, fmt.Errorf("open state directory: %w", cause(err))
 	}
 	defer dir.Close()
 	t := spec.Trusted{What: ownState, Path: s.path, State: true}
 	if t.Place, err = placeOf(dir, mounts); err != nil {
-		return fmt.Errorf("find out where the state directory is: %w", err)
+		return nil, fmt.Errorf("find out where the state directory is: %w", err)
 	}
 	g.known = append(g.known, t)
-	return spec.CheckTrusted(v, g)
+	if err := spec.CheckTrusted(v, g); err != nil {
+		return nil, err
+	}
+	return g.writable(v)
 }
 
 // KeyIsKept refuses a key that the programs of a sandbox can see: they could sign a record of their own making. A sandbox that has

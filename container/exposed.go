@@ -42,17 +42,7 @@ func (s *Store) IsKept(h *spec.Host) error {
 		return fail(codeExposed, "was it removed? try again", "find out where the state directory %q is: %w", s.path, err)
 	}
 	for _, r := range own {
-		if !r.mayWrite(place) {
-			continue
-		}
-		mounts, err := os.ReadFile(r.proc + "/mountinfo")
-		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ESRCH) || errors.Is(err, unix.EINVAL) {
-			continue // it has ended
-		}
-		var inside string
-		if err == nil {
-			inside, err = exposedIn(mounts, place)
-		}
+		inside, err := r.exposes(place)
 		pid := filepath.Base(r.proc)
 		if err != nil {
 			return fail(codeExposed, "try again, or keep the state elsewhere: --root DIR", "read the mounts of process %s: %w", pid, err)
@@ -64,6 +54,21 @@ func (s *Store) IsKept(h *spec.Host) error {
 		}
 	}
 	return nil
+}
+
+// exposes is where its programs can write a place.
+func (r running) exposes(place spec.Place) (string, error) {
+	if !r.mayWrite(place) {
+		return "", nil
+	}
+	mounts, err := os.ReadFile(r.proc + "/mountinfo")
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ESRCH) || errors.Is(err, unix.EINVAL) {
+		return "", nil // it has ended
+	}
+	if err != nil {
+		return "", err
+	}
+	return exposedIn(mounts, place)
 }
 
 // writable lists what of the host a view lets programs write, as forkexec.Sealed has it.

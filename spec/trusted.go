@@ -238,17 +238,12 @@ func judge(v *rootfs.View, m *rootfs.Mount, s Shown, t *Trusted) error {
 		return nil
 	}
 	inside := insidePath(m, host)
-	cover := coverOf(v, inside)
-	if t.State && hidden(v, m, inside, t) {
-		return nil
-	}
-	if !t.Place.Within(s.Place) {
-		if !t.Readable && !t.Output {
-			return trustedError(m, t, "lies in", trustedHint)
-		}
-		return nil
-	}
+	cover, part := coverOf(v, inside), !t.Place.Within(s.Place)
 	switch {
+	case t.State && hidden(v, m, inside, t):
+	case part && !t.Readable && !t.Output:
+		return trustedError(m, t, "lies in", trustedHint)
+	case part:
 	case t.Readable && m.Writable && (cover == nil || cover.Kind == rootfs.MountBind && cover.Writable):
 		return trustedError(m, t, "lets the program write", "grant it with files.read, or keep it elsewhere")
 	case t.Output && (m.Writable || cover == m):

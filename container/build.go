@@ -32,7 +32,10 @@ const (
 func (s *Store) base() (string, error) {
 	const name = ".base"
 	dir := filepath.Join(s.path, name)
-	if _, err := s.root.Lstat(name); err == nil {
+	if info, err := s.root.Lstat(name); err == nil {
+		if !info.IsDir() {
+			return "", fail("state_unusable", "remove it, or choose another directory with --root DIR", "%q is no directory: sandboxrun has not made it", dir)
+		}
 		return dir, nil
 	}
 	unlock, err := s.lock()

@@ -37,7 +37,8 @@ func (s *Store) CreateWith(id string, plan *spec.Plan, o Options) (_ *Sandbox, e
 	if err := CheckID(id); err != nil {
 		return nil, err
 	}
-	if err := s.keptFrom(plan.View); err != nil {
+	writable, err := s.keptFrom(plan.View)
+	if err != nil {
 		return nil, err
 	}
 	lock, err := s.reserve(id)
@@ -45,7 +46,7 @@ func (s *Store) CreateWith(id string, plan *spec.Plan, o Options) (_ *Sandbox, e
 		return nil, err
 	}
 	defer lock.Close() // process 1 has it open too
-	sb := &Sandbox{store: s, state: newState(id, plan, o.Owner)}
+	sb := &Sandbox{store: s, state: newState(id, plan, o.Owner), writable: writable}
 	defer func() {
 		if err != nil {
 			sb.discard(lock)

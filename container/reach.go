@@ -17,9 +17,10 @@ import (
 
 // mountLine is what we read of a line of mountinfo.
 type mountLine struct {
-	id         int
+	id, parent int
 	spec.Place        // what is mounted: all of a file system, or what lies below a path in it
 	target     string // where, for the process whose mounts these are
+	writable   bool
 }
 
 func readMounts(r io.Reader) ([]mountLine, error) {
@@ -28,14 +29,18 @@ func readMounts(r io.Reader) ([]mountLine, error) {
 	lines.Buffer(nil, 1<<20) // an overlay's options may be long
 	for lines.Scan() {
 		f := strings.Fields(lines.Text())
-		if len(f) < 5 {
+		if len(f) < 6 {
 			continue
 		}
 		id, err := strconv.Atoi(f[0])
 		if err != nil {
 			continue
 		}
-		list = append(list, mountLine{id, spec.Place{Dev: f[2], Path: unescape(f[3])}, unescape(f[4])})
+		parent, err := strconv.Atoi(f[1])
+		if err != nil {
+			continue
+		}
+		list = append(list, mountLine{id, parent, spec.Place{Dev: f[2], Path: unescape(f[3])}, unescape(f[4]), f[5] == "rw" || strings.HasPrefix(f[5], "rw,")})
 	}
 	return list, lines.Err()
 }

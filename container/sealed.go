@@ -49,7 +49,7 @@ func (sb *Sandbox) seal(plan *spec.Plan, dir *os.Root, filter []unix.SockFilter)
 	}
 	sealed := forkexec.Sealed{
 		ID: sb.state.ID, Launch: sb.plainLaunch(filter), Filter: forkexec.EncodeFilter(filter), Asking: sb.asking, State: data,
-		Policy: plan.PolicyPaths,
+		Policy: plan.PolicyPaths, Writable: sb.writable,
 	}
 	if sb.state.Record != nil {
 		sealed.Record = sb.state.Record.Dir

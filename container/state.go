@@ -127,6 +127,8 @@ type Sandbox struct {
 	sealed *os.File // while it is created: what process 1 is to hold of it
 	filter []byte   // the compiled seccomp filter
 	asking []byte   // the same, but it asks for modes; see setgroup.go
+
+	writable []string // while it is created: see forkexec.Sealed
 }
 
 // Open finds a sandbox. A process 1 that has ended is an error with the code "sandbox_lost".

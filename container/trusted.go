@@ -22,7 +22,7 @@ type ground struct {
 	mounts []mountLine
 	uid    int
 	known  []spec.Trusted // that the command names
-	inUse  func() []spec.Trusted
+	inUse  func() inUse
 }
 
 // Trust is what a command believes, beside what every command does.
@@ -96,24 +96,27 @@ func AddTrust(h *spec.Host, t Trust) error {
 
 const ownState = "the state directory"
 
-// keptFrom refuses a view that shows the store itself, whoever made the plan.
-func (s *Store) keptFrom(v *rootfs.View) error {
+// keptFrom refuses a view that shows the store itself, whoever made the plan. It returns what the view lets programs write.
+func (s *Store) keptFrom(v *rootfs.View) ([]string, error) {
 	mounts, err := ownMounts()
 	if err != nil {
-		return fmt.Errorf("list host mounts: %w", err)
+		return nil, fmt.Errorf("list host mounts: %w", err)
 	}
-	g := &ground{mounts: mounts, uid: os.Geteuid(), inUse: func() []spec.Trusted { return nil }}
+	g := &ground{mounts: mounts, uid: os.Geteuid(), inUse: func() inUse { return inUse{} }}
 	dir, err := s.root.Open(".")
 	if err != nil {
-		return fmt.Errorf("open state directory: %w", cause(err))
+		return nil, fmt.Errorf("open state directory: %w", cause(err))
 	}
 	defer dir.Close()
-	t := spec.Trusted{What: ownState, Path: s.path}
+	t := spec.Trusted{What: ownState, Path: s.path, State: true}
 	if t.Place, err = placeOf(dir, mounts); err != nil {
-		return fmt.Errorf("find out where the state directory is: %w", err)
+		return nil, fmt.Errorf("find out where the state directory is: %w", err)
 	}
 	g.known = append(g.known, t)
-	return spec.CheckTrusted(v, g)
+	if err := spec.CheckTrusted(v, g); err != nil {
+		return nil, err
+	}
+	return g.writable(v)
 }
 
 // KeyIsKept refuses a key that the programs of a sandbox can see: they could sign a record of their own making. A sandbox that has
@@ -168,12 +171,13 @@ func (g *ground) directory(what, path string) error {
 	if err != nil {
 		return err
 	}
-	t := spec.Trusted{What: what, Path: path, Output: what != ownState}
+	t := spec.Trusted{What: what, Path: path, State: what == ownState, Output: what != ownState}
 	var missing []string
 	for at := path; ; at = filepath.Dir(at) {
 		f, err := g.walk(at, &t, false)
 		if err == nil {
 			f.Close()
+			t.Absent = len(missing) > 0
 			t.Place.Path = filepath.Join(append([]string{t.Place.Path}, missing...)...)
 			g.known = append(g.known, t)
 			return nil
@@ -246,7 +250,7 @@ func (g *ground) Shown(path string) ([]spec.Shown, error) {
 
 // Trusted lists what the launcher believes.
 func (g *ground) Trusted(near []spec.Place) ([]spec.Trusted, error) {
-	list := append(slices.Clip(g.known), g.inUse()...)
+	list := append(slices.Clip(g.known), g.inUse().trusted...)
 	if tmp, ok := g.stateAt("/tmp"); ok {
 		for _, name := range statesBelow(tmp.Place, near) {
 			list = g.appendState(list, filepath.Join("/tmp", name))
@@ -304,5 +308,5 @@ func (g *ground) stateAt(path string) (spec.Trusted, bool) {
 		return spec.Trusted{}, false
 	}
 	place, err := placeOf(f, g.mounts)
-	return spec.Trusted{What: "the state directory of uid " + strconv.Itoa(int(st.Uid)), Path: path, Place: place}, err == nil
+	return spec.Trusted{What: "the state directory of uid " + strconv.Itoa(int(st.Uid)), Path: path, Place: place, State: true}, err == nil
 }

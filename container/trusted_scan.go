@@ -12,11 +12,24 @@ import (
 	"github.com/sandboxrun/sandboxrun/spec"
 )
 
-// statesInUse finds the state directories of the sandboxes that run, wherever --root has put them, with their policies and
-// records: each process 1 holds the lock
-// file that is in one. Another user's cannot be looked at without privilege, but neither could a program change them.
-func (g *ground) statesInUse() []spec.Trusted {
+// inUse is what was found of the sandboxes that run.
+type inUse struct {
+	trusted []spec.Trusted
+	own     []running // the caller's
+}
+
+// running is process 1 of a sandbox.
+type running struct {
+	proc   string
+	sealed *forkexec.Sealed // nil: it is being created
+}
+
+// statesInUse finds the sandboxes that run, with their state directories, wherever --root has put them, their policies and records:
+// each process 1 holds the lock file that is in a state directory. Another user's cannot be looked at without privilege, but neither
+// could a program change them.
+func (g *ground) statesInUse() inUse {
 	found := &ground{mounts: g.mounts}
+	var own []running
 	seen := map[spec.Place]bool{}
 	eachInit(func(proc string) {
 		fd, err := unix.Open(proc+"/fd/"+strconv.Itoa(initLock), unix.O_PATH|unix.O_CLOEXEC, 0)
@@ -25,30 +38,45 @@ func (g *ground) statesInUse() []spec.Trusted {
 		}
 		f := os.NewFile(uintptr(fd), "lock")
 		defer f.Close()
+		sealed := readSealed(proc)
+		var st unix.Stat_t
+		if unix.Fstat(fd, &st) == nil && int(st.Uid) == g.uid { // another user's program has no right to change what is ours
+			own = append(own, running{proc, sealed})
+		}
 		place, err := placeOf(f, g.mounts)
 		if err != nil || filepath.Base(place.Path) != "lock" {
 			return
 		}
-		found.ofOther(proc)
+		found.ofOther(sealed)
 		place.Path = filepath.Dir(filepath.Dir(place.Path))
 		if name, err := os.Readlink("/proc/self/fd/" + strconv.Itoa(fd)); err == nil && !seen[place] {
 			seen[place] = true
-			found.known = append(found.known, spec.Trusted{What: "a state directory in use", Path: filepath.Dir(filepath.Dir(name)), Place: place})
+			found.known = append(found.known, spec.Trusted{
+				What: "a state directory in use", Path: filepath.Dir(filepath.Dir(name)), Place: place, State: true,
+			})
 		}
 	})
-	return found.known
+	return inUse{found.known, own}
 }
 
-// ofOther adds the policy and the record of a sandbox that runs. What cannot be found any more nobody can change.
-func (g *ground) ofOther(proc string) {
+// readSealed reads what a process 1 holds; nil if it is being created or ends.
+func readSealed(proc string) *forkexec.Sealed {
 	dir, err := os.OpenFile(proc, unix.O_PATH|unix.O_DIRECTORY, 0)
 	if err != nil {
-		return
+		return nil
 	}
 	defer dir.Close()
 	sealed, err := forkexec.ReadSealed(dir)
 	if err != nil {
-		return // it is being created
+		return nil
+	}
+	return sealed
+}
+
+// ofOther adds the policy and the record of a sandbox that runs. What cannot be found any more nobody can change.
+func (g *ground) ofOther(sealed *forkexec.Sealed) {
+	if sealed == nil {
+		return
 	}
 	for _, p := range sealed.Policy {
 		_ = g.file("the policy of a sandbox that runs", p, true)

@@ -25,6 +25,8 @@ type Sealed struct {
 	State              []byte   // what state.json has
 	Record             string   // its record's directory, if it has one
 	Policy             []string // the files that its policy was read from
+	// Writable says what of the host its programs may write: "8:1 /home/u/project", a file system and a path in it.
+	Writable []string
 }
 
 // SealedFD is the descriptor that process 1 has of it; see stub.c.
@@ -56,6 +58,7 @@ func (s *Sealed) Write(f *os.File) error {
 	b.numbers(C.FX_SEALED_MAGIC, s.StoreDev, s.StoreIno)
 	b.texts(s.ID, string(s.Launch), string(s.Filter), string(s.Asking), string(s.State), s.Record)
 	b.list(s.Policy)
+	b.list(s.Writable)
 	if _, err := f.Write(b); err != nil {
 		return err
 	}
@@ -118,8 +121,10 @@ func decodeSealed(data []byte) (*Sealed, error) {
 	magic := number()
 	s := &Sealed{StoreDev: number(), StoreIno: number()}
 	s.ID, s.Launch, s.Filter, s.Asking, s.State, s.Record = string(text()), text(), text(), text(), text(), string(text())
-	for n := number(); n > 0 && !bad; n-- {
-		s.Policy = append(s.Policy, string(text()))
+	for _, list := range []*[]string{&s.Policy, &s.Writable} {
+		for n := number(); n > 0 && !bad; n-- {
+			*list = append(*list, string(text()))
+		}
 	}
 	if bad || magic != C.FX_SEALED_MAGIC {
 		return nil, ErrNotSealed

@@ -37,6 +37,10 @@ func (c *compiler) addDenies() error {
 			return err
 		}
 	}
+	for _, p := range c.Hidden {
+		_, err := d.tree.Lstat(p)
+		d.note(p, fromState, err)
+	}
 	d.addOthers()
 	d.addHardLinks()
 	d.findMasks()

@@ -91,6 +91,12 @@ func (x *Explainer) infoOf(p Place) Info {
 // whyRefused is for what the policy keeps out by name.
 func (x *Explainer) whyRefused(e *Explanation, t trail) bool {
 	for _, d := range x.View.Absent {
+		if within(e.Real, d.Inside) && d.From == fromState {
+			e.decidedBy(rule{key: fromDefault})
+			e.say("%s is a place for a state directory of sandboxrun, and it does not exist: should it appear, each exec that starts then has it covered",
+				shown(d.Inside))
+			return true
+		}
 		if within(e.Real, d.Inside) {
 			e.decidedBy(x.rules[d.From])
 			e.say("%s names %s, and it does not exist: should it appear, each exec that starts then has it covered",

@@ -42,6 +42,9 @@ func (x *Explainer) Nodes() []Node {
 	}
 	for _, d := range x.View.Absent {
 		r := x.rules[d.From]
+		if d.From == fromState {
+			r.key = fromDefault
+		}
 		byPath[d.Inside] = Node{Path: d.Inside, Kind: PlaceMask, Denied: true, Absent: true, Rule: r.key, From: r.from}
 	}
 	for _, p := range []string{"/proc", "/dev"} {

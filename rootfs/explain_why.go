@@ -56,6 +56,9 @@ func place(from string) string {
 
 // ruleOf says which rule asked for a mount. What is pinned is shown by the grant around.
 func (x *Explainer) ruleOf(m *Mount) rule {
+	if m.From == fromState {
+		return rule{key: fromDefault}
+	}
 	r, ok := x.rules[m.From]
 	for m.Pin && m.Target != "/" {
 		m = x.seen.cover(parent(m.Target))
@@ -271,6 +274,10 @@ func (x *Explainer) whyHidden(e *Explanation) {
 	what := "it"
 	if e.Real != m.Target {
 		what = shown(m.Target) + ", above it"
+	}
+	if m.From == fromState {
+		e.say("%s is a state directory of sandboxrun, which no program may see", shown(m.Target))
+		return
 	}
 	if e.Verdict == VerdictHidden {
 		e.say("%s hides %s", x.baseText(r), what)

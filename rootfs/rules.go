@@ -19,6 +19,9 @@ const (
 // fromDefault names, in Mount.From, what every sandbox has.
 const fromDefault = "default"
 
+// fromState is Mount.From of a mask that no policy asked for: a state directory is below it.
+const fromState = "the state directory"
+
 // addPolicy collects what the policy asks for.
 func (c *compiler) addPolicy() error {
 	p := c.Policy

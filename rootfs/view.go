@@ -48,6 +48,9 @@ type Request struct {
 	// Guarded are host paths, with every link resolved, that a program may not change even where a grant lets it write; From
 	// says what each is.
 	Guarded []Grant
+	// Hidden are host paths, with every link resolved, that are masked wherever the view would show them, as the state directory is.
+	// They need not exist.
+	Hidden []string
 	// TmpfsSize is how large, in bytes, a file system in memory is of which the policy does not say; 0: 1 GiB.
 	TmpfsSize int64
 }

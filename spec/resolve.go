@@ -34,17 +34,14 @@ func Resolve(p *Policy, h *Host) (*Plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	plan.View, err = view(rootfs.Request{
+	plan.View, err = kept(rootfs.Request{
 		Policy: p.Files, Tree: h.Tree, Hostname: hostname, ResolvConf: resolvConf(&p.Network, h.Resolv),
 		TmpfsSize: tmpfsSize(p.Limits.Memory), Guarded: guards,
 		User: rootfs.Identity{
 			UID: ids.shownUID, GID: ids.shownGID, Name: ids.name, Group: ids.group, Home: home, Privileged: h.Root, Apart: ids.own,
 		},
-	}, connector(&p.Network, h.Self))
+	}, connector(&p.Network, h.Self), h.Ground)
 	if err != nil {
-		return nil, err
-	}
-	if err := CheckTrusted(plan.View, h.Ground); err != nil {
 		return nil, err
 	}
 	if _, err := plan.View.Lookup(h.Tree, home); err != nil {
@@ -87,6 +84,25 @@ func searched(p *Policy, v *rootfs.View) []Search {
 			return below && s.Writable == o.Writable && s.Source == path.Join(o.Source, rel)
 		})
 	})
+}
+
+// kept compiles what the program sees, less the state directories, and checks that nothing of what is trusted is in it.
+func kept(req rootfs.Request, connector *rootfs.Bind, g Ground) (*rootfs.View, error) {
+	v, err := view(req, connector)
+	if err != nil {
+		return nil, err
+	}
+	in, err := inspect(v, g)
+	if err != nil {
+		return nil, err
+	}
+	if req.Hidden = in.hide(); len(req.Hidden) > 0 {
+		if v, err = view(req, connector); err != nil {
+			return nil, err
+		}
+		return v, CheckTrusted(v, g)
+	}
+	return v, in.check()
 }
 
 // view compiles what the program sees. The connector is left out where the policy leaves no room for it.

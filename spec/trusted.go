@@ -37,6 +37,10 @@ type Trusted struct {
 	Links []Place
 	// Readable is whether programs may read it. Then it is shown read-only; anything else no grant may show at all.
 	Readable bool
+	// State is whether it is a state directory. Below a grant it is masked.
+	State bool
+	// Absent is whether it does not exist.
+	Absent bool
 	// Output is whether the launcher only writes new files in it: a grant of a directory below harms nobody.
 	Output bool
 }
@@ -134,10 +138,25 @@ func (s Shown) path(p Place) string {
 // CheckTrusted refuses a view that lets a program write, or read where that is not harmless, what the launcher believes. It
 // looks at the mounts of the view, whatever the compiler meant by them.
 func CheckTrusted(v *rootfs.View, g Ground) error {
-	if g == nil {
-		return nil
+	in, err := inspect(v, g)
+	if err != nil {
+		return err
 	}
-	shown := make([][]Shown, len(v.Mounts))
+	return in.check()
+}
+
+// inspection is a view with what its mounts show, and all that is trusted near that.
+type inspection struct {
+	view    *rootfs.View
+	shown   [][]Shown // by mount
+	trusted []Trusted
+}
+
+func inspect(v *rootfs.View, g Ground) (*inspection, error) {
+	in := &inspection{view: v, shown: make([][]Shown, len(v.Mounts))}
+	if g == nil {
+		return in, nil
+	}
 	var near []Place
 	for i, m := range v.Mounts {
 		if m.Kind != rootfs.MountBind || m.Source == "" || m.Link { // a link shows what it leads to, which is looked at itself
@@ -145,35 +164,68 @@ func CheckTrusted(v *rootfs.View, g Ground) error {
 		}
 		list, err := g.Shown(m.Source)
 		if err != nil {
-			return &Error{
+			return nil, &Error{
 				Code: "grant_missing", Message: fmt.Sprintf("%s: look at %q: %v", m.From, m.Source, err),
 				Hint: "did it change while the sandbox was made?",
 			}
 		}
-		shown[i] = list
+		in.shown[i] = list
 		near = append(near, places(list)...)
 	}
-	trusted, err := g.Trusted(near)
-	if err != nil {
-		return groundError("what the launcher trusts", err)
+	var err error
+	if in.trusted, err = g.Trusted(near); err != nil {
+		return nil, groundError("what the launcher trusts", err)
 	}
-	for i, list := range shown {
-		for _, t := range trusted {
-			if err := judgeAll(v, &v.Mounts[i], list, &t); err != nil {
-				return err
+	return in, nil
+}
+
+// each calls judge with each mount, each thing that it shows and each that is trusted, until that returns an error.
+func (in *inspection) each(judge func(m *rootfs.Mount, s Shown, t *Trusted) error) error {
+	for i, list := range in.shown {
+		for j := range in.trusted {
+			for _, s := range list {
+				if err := judge(&in.view.Mounts[i], s, &in.trusted[j]); err != nil {
+					return err
+				}
 			}
 		}
 	}
 	return nil
 }
 
-func judgeAll(v *rootfs.View, m *rootfs.Mount, shown []Shown, t *Trusted) error {
-	for _, s := range shown {
-		if err := judge(v, m, s, t); err != nil {
-			return err
+func (in *inspection) check() error {
+	return in.each(func(m *rootfs.Mount, s Shown, t *Trusted) error { return judge(in.view, m, s, t) })
+}
+
+// hide lists the host paths at which the view shows a state directory, or a part of one, that is below a grant. A grant that is
+// one, or lies in one, is left to check.
+func (in *inspection) hide() []string {
+	var list []string
+	_ = in.each(func(m *rootfs.Mount, s Shown, t *Trusted) error {
+		host, near := s.hostPath(t)
+		if !near || !t.State || host == m.Source {
+			return nil
 		}
+		cover := coverOf(in.view, insidePath(m, host))
+		if cover.Kind != rootfs.MountMask && (m.Writable || cover == m && !t.Absent) {
+			list = append(list, host)
+		}
+		return nil
+	})
+	slices.Sort(list)
+	return slices.Compact(list)
+}
+
+// hostPath is where on the host s shows a trusted place or a part of it, if it does.
+func (s Shown) hostPath(t *Trusted) (string, bool) {
+	if t.Place.Within(s.Place) {
+		return s.path(t.Place), true
 	}
-	return nil
+	return s.Path, s.Place.Within(t.Place)
+}
+
+func insidePath(m *rootfs.Mount, host string) string {
+	return path.Join(m.Target, strings.TrimPrefix(host, m.Source))
 }
 
 // judge compares one thing that a mount shows with one that is trusted.
@@ -181,15 +233,17 @@ func judge(v *rootfs.View, m *rootfs.Mount, s Shown, t *Trusted) error {
 	if m.Writable && slices.ContainsFunc(t.Links, func(l Place) bool { return l.Within(s.Place) }) {
 		return trustedError(m, t, "holds a symlink on the way to", "name "+t.What+" by a path without symlinks")
 	}
-	if s.Place.Within(t.Place) && s.Place != t.Place && !t.Readable && !t.Output {
-		return trustedError(m, t, "lies in", trustedHint)
-	}
-	if !t.Place.Within(s.Place) {
+	host, near := s.hostPath(t)
+	if !near {
 		return nil
 	}
-	rel := strings.TrimPrefix(s.path(t.Place), m.Source)
-	cover := coverOf(v, path.Join(m.Target, rel))
+	inside := insidePath(m, host)
+	cover, part := coverOf(v, inside), !t.Place.Within(s.Place)
 	switch {
+	case t.State && hidden(v, m, inside, t):
+	case part && !t.Readable && !t.Output:
+		return trustedError(m, t, "lies in", trustedHint)
+	case part:
 	case t.Readable && m.Writable && (cover == nil || cover.Kind == rootfs.MountBind && cover.Writable):
 		return trustedError(m, t, "lets the program write", "grant it with files.read, or keep it elsewhere")
 	case t.Output && (m.Writable || cover == m):
@@ -198,17 +252,25 @@ func judge(v *rootfs.View, m *rootfs.Mount, s Shown, t *Trusted) error {
 			Hint: "choose a directory that the program cannot see: outside of all that the policy grants",
 		}
 	case !t.Readable && (m.Writable || cover == m):
-		// A mask over it would not do where the program can write: the kernel drops that when somebody outside replaces the
-		// directory, and the program could make its own in that place.
 		return trustedError(m, t, "holds", trustedHint)
 	}
 	return nil
 }
 
+// hidden says whether the program does not see a state directory that is below a mount: a mask is on it, which is pinned like
+// that of a denied path, or it does not exist (any more) and is denied. What appears later where the program cannot write was not
+// made by the program.
+func hidden(v *rootfs.View, m *rootfs.Mount, inside string, t *Trusted) bool {
+	if cover := coverOf(v, inside); cover != nil && cover.Kind == rootfs.MountMask {
+		return true
+	}
+	return t.Absent && !m.Writable || slices.ContainsFunc(v.Absent, func(d rootfs.Denied) bool { return d.Inside == inside })
+}
+
 const trustedHint = "grant a directory that has nothing else in it (mkdir work; cd work), or move what is in the way"
 
 func trustedError(m *rootfs.Mount, t *Trusted, how, hint string) error {
-	if strings.Contains(t.What, "state directory") && how == "holds" {
+	if t.State && how == "holds" {
 		hint = "grant a directory of its own below it (mkdir work; cd work), or keep the state elsewhere: --root DIR"
 	}
 	return &Error{Code: codeTrusted, Message: fmt.Sprintf("%s %q %s %s %q", m.From, m.Source, how, t.What, t.Path), Hint: hint}

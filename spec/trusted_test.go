@@ -30,7 +30,7 @@ func (g fakeGround) Shown(p string) ([]Shown, error) {
 	}
 	list := []Shown{{p, g.place(p)}}
 	for target := range g.mounts {
-		if strings.HasPrefix(target, p+"/") {
+		if strings.HasPrefix(target, strings.TrimSuffix(p, "/")+"/") {
 			list = append(list, Shown{target, g.place(target)})
 		}
 	}
@@ -45,15 +45,18 @@ func bindOf(source, target string, writable bool) rootfs.Mount {
 
 func TestCheckTrusted(t *testing.T) {
 	ground := fakeGround{
-		mounts: map[string]string{"/alias": "/srv/state", "/deep/mnt": "/srv", "/other": "/proj"},
+		mounts: map[string]string{"/alias": "/srv/state", "/deep/mnt": "/srv", "/other": "/proj", "/part/in": "/srv/state/t1"},
 		trusted: []Trusted{
-			{What: "the state directory", Path: "/srv/state", Place: Place{"8:1", "/srv/state"}},
+			{What: "the state directory", Path: "/srv/state", Place: Place{"8:1", "/srv/state"}, State: true},
 			{What: "the policy", Path: "/proj/p.toml", Place: Place{"8:1", "/proj/p.toml"}, Readable: true, Links: []Place{{"8:1", "/links"}}},
 			{What: "output directory", Path: "/out", Place: Place{"8:1", "/out"}, Output: true},
-			{What: "the state directory", Path: "/x", Place: Place{"8:2", "/home"}},
+			{What: "the state directory", Path: "/x", Place: Place{"8:2", "/home"}, State: true},
+			{What: "the state directory", Path: "/usual/state", Place: Place{"8:1", "/usual/state"}, State: true, Absent: true},
+			{What: "the signing key", Path: "/keys/key", Place: Place{"8:1", "/keys/key"}},
 		},
 	}
 	mask := rootfs.Mount{Kind: rootfs.MountMask, Target: "/srv/state", Dir: true}
+	partMask := rootfs.Mount{Kind: rootfs.MountMask, Target: "/p/in", Dir: true}
 	file := rootfs.Mount{Kind: rootfs.MountBind, Source: "/proj/p.toml", Target: "/w/p.toml"}
 	tests := map[string]struct {
 		mounts []rootfs.Mount
@@ -67,7 +70,13 @@ func TestCheckTrusted(t *testing.T) {
 		"by another name":                       {[]rootfs.Mount{bindOf("/alias", "/s", true)}, "holds the state directory"},
 		"by a mount below the grant":            {[]rootfs.Mount{bindOf("/deep", "/s", false)}, "holds the state directory"},
 		"masked in a read-only grant":           {[]rootfs.Mount{bindOf("/srv", "/srv", false), mask}, ""},
-		"masked in a writable one":              {[]rootfs.Mount{bindOf("/srv", "/srv", true), mask}, "holds the state directory"},
+		"masked in a writable one":              {[]rootfs.Mount{bindOf("/srv", "/srv", true), mask}, ""},
+		"a mount that covers it in a writable":  {[]rootfs.Mount{bindOf("/srv", "/srv", true), bindOf("/home", "/srv/state", false)}, "holds the state directory"},
+		"a part of it by a mount below":         {[]rootfs.Mount{bindOf("/part", "/p", true)}, "lies in the state directory"},
+		"that part masked":                      {[]rootfs.Mount{bindOf("/part", "/p", true), partMask}, ""},
+		"an absent one, read-only":              {[]rootfs.Mount{bindOf("/usual", "/usual", false)}, ""},
+		"an absent one, writable":               {[]rootfs.Mount{bindOf("/usual", "/usual", true)}, "holds the state directory"},
+		"a key that is masked, writable":        {[]rootfs.Mount{bindOf("/keys", "/keys", true), {Kind: rootfs.MountMask, Target: "/keys/key"}}, "holds the signing key"},
 		"a policy that can be written":          {[]rootfs.Mount{bindOf("/proj", "/w", true)}, "lets the program write the policy"},
 		"by another mount":                      {[]rootfs.Mount{bindOf("/other", "/w", true)}, "lets the program write the policy"},
 		"a policy that can be read":             {[]rootfs.Mount{bindOf("/proj", "/w", false)}, ""},
@@ -86,6 +95,43 @@ func TestCheckTrusted(t *testing.T) {
 		}
 		if e, ok := errors.AsType[*Error](err); err != nil && (!ok || e.Code == "" || e.Hint == "") {
 			t.Errorf("%s: no code or hint: %v", name, err)
+		}
+	}
+}
+
+// TestHide: what is masked is what a program would see, and no grant itself.
+func TestHide(t *testing.T) {
+	ground := fakeGround{
+		mounts: map[string]string{"/deep/mnt": "/srv", "/part/in": "/srv/state/t1"},
+		trusted: []Trusted{
+			{Path: "/srv/state", Place: Place{"8:1", "/srv/state"}, State: true},
+			{Path: "/usual/state", Place: Place{"8:1", "/usual/state"}, State: true, Absent: true},
+			{Path: "/keys/key", Place: Place{"8:1", "/keys/key"}},
+		},
+	}
+	for name, tt := range map[string]struct {
+		mounts []rootfs.Mount
+		want   string
+	}{
+		"writable":            {[]rootfs.Mount{bindOf("/srv", "/s", true)}, "/srv/state"},
+		"readable":            {[]rootfs.Mount{bindOf("/srv", "/s", false)}, "/srv/state"},
+		"covered":             {[]rootfs.Mount{bindOf("/srv", "/s", false), bindOf("/home", "/s/state", false)}, ""},
+		"masked":              {[]rootfs.Mount{bindOf("/srv", "/s", true), {Kind: rootfs.MountMask, Target: "/s/state"}}, ""},
+		"by a mount below":    {[]rootfs.Mount{bindOf("/deep", "/s", true)}, "/deep/mnt/state"},
+		"a part":              {[]rootfs.Mount{bindOf("/part", "/s", true)}, "/part/in"},
+		"the grant itself":    {[]rootfs.Mount{bindOf("/srv/state", "/s", true), bindOf("/srv/state/t1", "/t", true)}, ""},
+		"absent":              {[]rootfs.Mount{bindOf("/usual", "/s", true)}, "/usual/state"},
+		"absent, read-only":   {[]rootfs.Mount{bindOf("/usual", "/s", false)}, ""},
+		"what is no state":    {[]rootfs.Mount{bindOf("/keys", "/s", true)}, ""},
+		"the root":            {[]rootfs.Mount{bindOf("/", "/", false)}, "/deep/mnt/state /part/in /srv/state"},
+		"two names, one path": {[]rootfs.Mount{bindOf("/srv", "/s", true), bindOf("/srv", "/u", false)}, "/srv/state"},
+	} {
+		in, err := inspect(&rootfs.View{Mounts: tt.mounts}, ground)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := strings.Join(in.hide(), " "); got != tt.want {
+			t.Errorf("%s: got %q, want %q", name, got, tt.want)
 		}
 	}
 }

@@ -1,0 +1,147 @@
+package container
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/sandboxrun/sandboxrun/rootfs"
+	"github.com/sandboxrun/sandboxrun/spec"
+)
+
+// A state directory that a grant holds is masked. The kernel drops the mask when somebody outside removes or moves the directory,
+// and a program that runs then can make a directory of the same name: all that is in it would be the program's. So no sandbox is
+// made in a state directory that a program can write.
+
+const codeExposed = "state_exposed"
+
+// IsKept refuses a state directory that a running sandbox of the caller's lets its programs write.
+func (s *Store) IsKept(h *spec.Host) error {
+	g, ok := h.Ground.(*ground)
+	if !ok {
+		return nil
+	}
+	own := g.inUse().own
+	if len(own) == 0 {
+		return nil
+	}
+	dir, err := s.root.Open(".")
+	if err != nil {
+		return fmt.Errorf("open state directory: %w", cause(err))
+	}
+	defer dir.Close()
+	place, err := placeOf(dir, g.mounts)
+	if err != nil {
+		return fail(codeExposed, "was it removed? try again", "find out where the state directory %q is: %w", s.path, err)
+	}
+	for _, r := range own {
+		inside, err := r.exposes(place)
+		pid := filepath.Base(r.proc)
+		if err != nil {
+			return fail(codeExposed, "try again, or keep the state elsewhere: --root DIR", "read the mounts of process %s: %w", pid, err)
+		}
+		if inside != "" {
+			return fail(codeExposed, "end that sandbox: kill -KILL "+pid+", look at what the directory holds and remove it; "+
+				"or keep the state elsewhere: --root DIR",
+				"programs in %s can write the state directory %q, as %q", r.name(), s.path, inside)
+		}
+	}
+	return nil
+}
+
+// exposes is where its programs can write a place.
+func (r running) exposes(place spec.Place) (string, error) {
+	if !r.mayWrite(place) {
+		return "", nil
+	}
+	mounts, err := os.ReadFile(r.proc + "/mountinfo")
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ESRCH) || errors.Is(err, unix.EINVAL) {
+		return "", nil // it has ended
+	}
+	if err != nil {
+		return "", err
+	}
+	return exposedIn(mounts, place)
+}
+
+// writable lists what of the host a view lets programs write, as forkexec.Sealed has it.
+func (g *ground) writable(v *rootfs.View) ([]string, error) {
+	var list []string
+	for _, m := range v.Mounts {
+		if m.Kind != rootfs.MountBind || !m.Writable || m.Pin || m.Source == "" {
+			continue
+		}
+		shown, err := g.Shown(m.Source)
+		if err != nil {
+			return nil, fmt.Errorf("find out where %q is: %w", m.Source, err)
+		}
+		for _, s := range shown {
+			list = append(list, s.Place.Dev+" "+s.Place.Path)
+		}
+	}
+	return list, nil
+}
+
+// mayWrite says whether one of a sandbox's mounts may let its programs write a place. To read the mounts themselves costs more.
+func (r running) mayWrite(place spec.Place) bool {
+	return r.sealed == nil || slices.ContainsFunc(r.sealed.Writable, func(text string) bool {
+		dev, path, _ := strings.Cut(text, " ")
+		return place.Within(spec.Place{Dev: dev, Path: path})
+	})
+}
+
+// name is for messages.
+func (r running) name() string {
+	if r.sealed == nil {
+		return "the sandbox of process " + filepath.Base(r.proc)
+	}
+	return fmt.Sprintf("sandbox %q", r.sealed.ID)
+}
+
+// exposedIn is where a program can write a place by one of these mounts.
+func exposedIn(mountinfo []byte, place spec.Place) (string, error) {
+	list, err := readMounts(bytes.NewReader(mountinfo))
+	if err != nil {
+		return "", err
+	}
+	for i := range list {
+		m := &list[i]
+		if !m.writable || !place.Within(m.Place) {
+			continue
+		}
+		inside := filepath.Join(m.target, strings.TrimPrefix(place.Path, m.Path))
+		if !covered(list, m.id, inside, nil) && inSight(list, m) {
+			return inside, nil
+		}
+	}
+	return "", nil
+}
+
+// covered says whether a path that a mount shows has another mount on it or above it.
+func covered(list []mountLine, on int, inside string, but *mountLine) bool {
+	return slices.ContainsFunc(list, func(m mountLine) bool {
+		return m.parent == on && (but == nil || m.id != but.id) && within(inside, m.target)
+	})
+}
+
+// inSight says whether no mount hides a whole other one.
+func inSight(list []mountLine, m *mountLine) bool {
+	for range list { // no way up is longer
+		i := slices.IndexFunc(list, func(up mountLine) bool { return up.id == m.parent && up.id != m.id })
+		if i < 0 {
+			return true
+		}
+		if covered(list, m.parent, m.target, m) {
+			return false
+		}
+		m = &list[i]
+	}
+	return true
+}

@@ -100,7 +100,7 @@ func writable(p *rootfs.Policy) []string {
 
 func guardedIn(source string, g Ground) ([]rootfs.Grant, error) {
 	shown, err := g.Shown(source)
-	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ELOOP) {
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) || errors.Is(err, syscall.ELOOP) {
 		return nil, nil // the compiler says so
 	}
 	if err != nil {

@@ -7,6 +7,7 @@ import "C"
 
 import (
 	"os"
+	"time"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -33,7 +34,14 @@ func Probe() (ProbeStep, unix.Errno) {
 	stack := stacks.Get().(*[C.FX_STACKS]byte)
 	defer stacks.Put(stack)
 	var errno C.int
-	step := C.fx_probe(C.int(os.Geteuid()), C.int(os.Getegid()), (*C.char)(unsafe.Pointer(stack)), &errno)
+	var step C.int
+	for range 10 {
+		step = C.fx_probe(C.int(os.Geteuid()), C.int(os.Getegid()), (*C.char)(unsafe.Pointer(stack)), &errno)
+		if step != C.FX_PROBE_USERNS || unix.Errno(errno) != unix.ENOSPC {
+			break
+		}
+		time.Sleep(20 * time.Millisecond) // the kernel counts the namespaces of a sandbox that has just ended for a moment longer
+	}
 	return ProbeStep(step), unix.Errno(errno)
 }
 

@@ -206,7 +206,7 @@ func (in *inspection) hide() []string {
 		if !near || !t.State || host == m.Source {
 			return nil
 		}
-		cover := coverOf(in.view, insidePath(m, host))
+		cover := Covering(in.view, insidePath(m, host))
 		if cover.Kind != rootfs.MountMask && (m.Writable || cover == m && !t.Absent) {
 			list = append(list, host)
 		}
@@ -238,7 +238,7 @@ func judge(v *rootfs.View, m *rootfs.Mount, s Shown, t *Trusted) error {
 		return nil
 	}
 	inside := insidePath(m, host)
-	cover, part := coverOf(v, inside), !t.Place.Within(s.Place)
+	cover, part := Covering(v, inside), !t.Place.Within(s.Place)
 	switch {
 	case t.State && hidden(v, m, inside, t):
 	case part && !t.Readable && !t.Output:
@@ -261,7 +261,7 @@ func judge(v *rootfs.View, m *rootfs.Mount, s Shown, t *Trusted) error {
 // that of a denied path, or it does not exist (any more) and is denied. What appears later where the program cannot write was not
 // made by the program.
 func hidden(v *rootfs.View, m *rootfs.Mount, inside string, t *Trusted) bool {
-	if cover := coverOf(v, inside); cover != nil && cover.Kind == rootfs.MountMask {
+	if cover := Covering(v, inside); cover != nil && cover.Kind == rootfs.MountMask {
 		return true
 	}
 	return t.Absent && !m.Writable || slices.ContainsFunc(v.Absent, func(d rootfs.Denied) bool { return d.Inside == inside })
@@ -274,16 +274,4 @@ func trustedError(m *rootfs.Mount, t *Trusted, how, hint string) error {
 		hint = "grant a directory of its own below it (mkdir work; cd work), or keep the state elsewhere: --root DIR"
 	}
 	return &Error{Code: codeTrusted, Message: fmt.Sprintf("%s %q %s %s %q", m.From, m.Source, how, t.What, t.Path), Hint: hint}
-}
-
-// coverOf is the mount that shows a path inside.
-func coverOf(v *rootfs.View, inside string) *rootfs.Mount {
-	var best *rootfs.Mount
-	for i := range v.Mounts {
-		m := &v.Mounts[i]
-		if (inside == m.Target || m.Target == "/" || strings.HasPrefix(inside, m.Target+"/")) && (best == nil || len(m.Target) > len(best.Target)) {
-			best = m
-		}
-	}
-	return best
 }

@@ -17,7 +17,7 @@ import (
 //     mount_setattr; also open_by_handle_at;
 //   - ioctl requests that type into a terminal or have the kernel load modules;
 //   - add_key, request_key, keyctl; io_uring_*; userfaultfd; bpf; perf_event_open;
-//   - kcmp, pidfd_getfd, process_madvise (ptrace and process_vm_* as moby: allowed from Linux 4.8 on);
+//   - kcmp, pidfd_getfd, process_madvise, vmsplice (ptrace and process_vm_* as moby: allowed from Linux 4.8 on);
 //   - what changes the whole machine: the clock, the host name, modules, kexec, reboot, swap, quotas, accounting, the
 //     kernel's log, I/O ports, NUMA policies;
 //   - personality, but for the five values that moby allows;
@@ -152,6 +152,9 @@ func neverAllowed() []string {
 
 		// Other processes' files and memory.
 		"kcmp", "pidfd_getfd", "process_madvise",
+
+		// Puts pages of the program into a pipe, where the memory watcher cannot count them when they are no longer mapped.
+		"vmsplice",
 
 		// The whole machine.
 		"acct", "clock_settime", "delete_module", "finit_module", "init_module", "ioperm", "iopl", "kexec_file_load",

@@ -50,7 +50,7 @@ func (s *Store) IsKept(h *spec.Host) error {
 		if inside != "" {
 			return fail(codeExposed, "end that sandbox: kill -KILL "+pid+", look at what the directory holds and remove it; "+
 				"or keep the state elsewhere: --root DIR",
-				"programs in %s can write the state directory %q, as %q", r.name(), s.path, inside)
+				"programs in sandbox %q can write the state directory %q, as %q", r.sealed.ID, s.path, inside)
 		}
 	}
 	return nil
@@ -91,18 +91,10 @@ func (g *ground) writable(v *rootfs.View) ([]string, error) {
 
 // mayWrite says whether one of a sandbox's mounts may let its programs write a place. To read the mounts themselves costs more.
 func (r running) mayWrite(place spec.Place) bool {
-	return r.sealed == nil || slices.ContainsFunc(r.sealed.Writable, func(text string) bool {
+	return slices.ContainsFunc(r.sealed.Writable, func(text string) bool {
 		dev, path, _ := strings.Cut(text, " ")
 		return place.Within(spec.Place{Dev: dev, Path: path})
 	})
-}
-
-// name is for messages.
-func (r running) name() string {
-	if r.sealed == nil {
-		return "the sandbox of process " + filepath.Base(r.proc)
-	}
-	return fmt.Sprintf("sandbox %q", r.sealed.ID)
 }
 
 // exposedIn is where a program can write a place by one of these mounts.

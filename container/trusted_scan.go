@@ -21,7 +21,7 @@ type inUse struct {
 // running is process 1 of a sandbox.
 type running struct {
 	proc   string
-	sealed *forkexec.Sealed // nil: it is being created
+	sealed *forkexec.Sealed
 }
 
 // statesInUse finds the sandboxes that run, with their state directories, wherever --root has put them, their policies and records:
@@ -40,7 +40,8 @@ func (g *ground) statesInUse() inUse {
 		defer f.Close()
 		sealed := readSealed(proc)
 		var st unix.Stat_t
-		if unix.Fstat(fd, &st) == nil && int(st.Uid) == g.uid { // another user's program has no right to change what is ours
+		// Another user's program has no right to change what is ours, and in a sandbox that is being created none has run.
+		if sealed != nil && unix.Fstat(fd, &st) == nil && int(st.Uid) == g.uid {
 			own = append(own, running{proc, sealed})
 		}
 		place, err := placeOf(f, g.mounts)

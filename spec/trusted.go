@@ -7,7 +7,8 @@ import (
 	"path"
 	"slices"
 	"strings"
-	"syscall"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/sandboxrun/sandboxrun/rootfs"
 )
@@ -100,7 +101,7 @@ func writable(p *rootfs.Policy) []string {
 
 func guardedIn(source string, g Ground) ([]rootfs.Grant, error) {
 	shown, err := g.Shown(source)
-	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) || errors.Is(err, syscall.ELOOP) {
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENOTDIR) || errors.Is(err, unix.ELOOP) {
 		return nil, nil // the compiler says so
 	}
 	if err != nil {

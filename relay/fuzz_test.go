@@ -47,7 +47,7 @@ func newOracle(f *testing.F) *oracle {
 	cfg := Config{
 		Policy:    netpolicy.Policy{Mode: netpolicy.Allowlist, AllowedHosts: []string{"api.test", "93.184.216.34", "*.pkg.test:8443", "private.test", "169.254.169.254"}},
 		Listeners: []Listener{{Kind: Proxy}},
-		Limits:    Limits{Idle: 200 * time.Millisecond, Header: 200 * time.Millisecond, Dial: 200 * time.Millisecond},
+		Limits:    Limits{Idle: 200 * time.Millisecond, Header: 200 * time.Millisecond, Dial: 200 * time.Millisecond, unbraked: true},
 		Own:       func() ([]netip.Addr, error) { return nil, nil },
 		Resolve: func(_ context.Context, host string) ([]netip.Addr, error) {
 			o.mu.Lock()

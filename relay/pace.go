@@ -19,6 +19,7 @@ const (
 
 // brake makes those wait whose requests are refused, or fail: all of a sandbox together.
 type brake struct {
+	off    bool // for fuzzers
 	mu     sync.Mutex
 	tokens float64
 	last   time.Time
@@ -26,6 +27,9 @@ type brake struct {
 
 // wait is called when the answer has been given. Whoever waits takes part in the rate for what comes after.
 func (b *brake) wait(ctx context.Context, cost float64) {
+	if b.off {
+		return
+	}
 	if d := b.take(time.Now(), cost); d > 0 {
 		pause(ctx, d)
 	}

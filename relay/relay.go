@@ -81,6 +81,8 @@ type Limits struct {
 
 	// CPU is how much processor time the relay takes for its program, in seconds of a second; 0 is no limit.
 	CPU float64 `json:"cpu,omitempty"`
+
+	unbraked bool // refusals are answered at any rate
 }
 
 func (l Limits) withDefaults() Limits {
@@ -193,6 +195,7 @@ func newServer(cfg Config, note func(Event)) (*server, error) {
 		note = func(Event) {}
 	}
 	s.notes.note, s.notes.ctx = note, context.Background()
+	s.notes.brake.off, s.queries.off = s.lim.unbraked, s.lim.unbraked
 	s.pace = pacer{share: s.lim.CPU, used: processorTime}
 	s.slots = make(chan struct{}, s.lim.Conns)
 	s.dials = make(chan struct{}, s.lim.Dials)

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -83,10 +84,12 @@ func (b *box) ofOthers() {
 		unix.Mknod(b.path("work/zero"), unix.S_IFCHR|0o666, int(unix.Mkdev(1, 5))))
 }
 
+var sharedKeys atomic.Uint32
+
 // shared makes shared memory, semaphores and a message queue of the host's, all of one key.
 func shared(t *testing.T) int {
 	t.Helper()
-	key := os.Getpid()<<8 | int(time.Now().UnixNano()&0xff)
+	key := os.Getpid()<<8 | int(sharedKeys.Add(1)&0xff) // several stages are there at once
 	for _, kind := range []struct{ get, control, size uintptr }{
 		{unix.SYS_SHMGET, unix.SYS_SHMCTL, 4096}, {unix.SYS_SEMGET, unix.SYS_SEMCTL, 1}, {unix.SYS_MSGGET, unix.SYS_MSGCTL, 0},
 	} {

@@ -375,7 +375,7 @@ func (r *Running) Wait() (*Result, error) {
 	}
 	full := false
 	if r.disk != nil {
-		full = st.Why != forkexec.ByCheck && r.disk.final(st.Wrote)
+		full = st.Why == forkexec.ByCheck || r.disk.final(st.Wrote) // a program may end before the kill that a look has ordered
 		r.disk.close()
 	}
 	res.judge(st, r.limits.Limits, full)

@@ -39,6 +39,7 @@ type compiler struct {
 	tree        *memoTree
 	mountPoints []string
 	places      *places
+	writable    []string // what writableSources has found
 	hands       *hands
 
 	entries map[string]Entry  // links and directories of the root that are there before any mount
@@ -108,7 +109,8 @@ func newCompiler(r Request) *compiler {
 	}
 	c.mountPoints = sortedUnique(c.mountPoints)
 	c.places = newPlaces(c.tree, mounts)
-	c.hands = newHands(c.tree, c.places, c.writableSources())
+	c.writable = sortedUnique(c.writableSources())
+	c.hands = newHands(c.tree, c.places, c.writable)
 	c.scene = newScene(c.tree)
 	for _, dir := range []string{"/", "/proc", "/dev", "/sys"} {
 		c.addEntry(Entry{Path: dir, Kind: EntryDir, Mode: 0o755})
@@ -135,7 +137,7 @@ func (c *compiler) addEntry(e Entry) {
 
 // view writes the scene down.
 func (c *compiler) view() *View {
-	v := &View{Skipped: sortedUnique(c.skipped), Absent: c.absent, Masked: c.present, Mounts: []Mount{}, Entries: []Entry{}}
+	v := &View{Skipped: sortedUnique(c.skipped), Absent: c.absent, Masked: c.present, Mounts: []Mount{}, Entries: []Entry{}, writable: c.writable}
 	for target, m := range c.scene.mounts {
 		out := *m
 		out.Target = target

@@ -1,6 +1,9 @@
 package rootfs
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+)
 
 // hands knows which host paths a policy lets programs write. A symbolic link that stands there may have been made by a
 // program, in an earlier sandbox of the policy: to follow it would let the program choose what the next sandbox shows.
@@ -97,7 +100,7 @@ func redirected(from, path string, l link, real string) *Error {
 // path goes through a link that the view lets programs make; then the path that is returned is that link's own. The path
 // need not exist.
 func (v *View) Follower(tree Tree) func(from, path string) (string, error) {
-	var sources []string
+	sources := slices.Clone(v.writable)
 	for _, m := range v.Mounts {
 		if m.Kind == MountBind && m.Source != "" && m.Writable {
 			sources = append(sources, m.Source)

@@ -53,6 +53,10 @@ func TestLinksOfPrograms(t *testing.T) {
 			t.Errorf("Follower: %q is %q, %v", path, got, err)
 		}
 	}
+	follow = compileOK(t, tree, "write /ws", "tmpfs /ws").Follower(tree)
+	if got, err := follow("port", "/ws/l"); err == nil {
+		t.Errorf("Follower: in a writable grant that a tmpfs covers, %q is followed", got)
+	}
 }
 
 // TestDeniesOfLinksOfPrograms: what may be a program's link hides itself, is held in its place, and hides what it leads to unless

@@ -125,6 +125,8 @@ type View struct {
 	Masked  []Denied `json:"masked,omitempty"` // denied, and masked by one of Mounts
 	Workdir string   `json:"workdir"`
 	Skipped []string `json:"skipped,omitempty"` // what was asked for and left out, ready to print
+
+	writable []string // host paths that the policy lets programs write, also where another mount covers them
 }
 
 // Error is a fault in the policy's files that the user can mend.

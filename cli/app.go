@@ -34,6 +34,7 @@ type program struct {
 	result         resultTo
 	staysInPlace   bool        // the program starts in the caller's directory, where that is inside
 	grants         []spec.Flag // what the command line adds to the policy
+	puts           [][2]string // of --put: a path of the caller's, and one inside
 	cwd            string
 	cwdErr         error // the caller's directory does not exist any more
 }
@@ -154,7 +155,7 @@ func (p *program) app() *cli.App {
 		OnUsageError:              usageError,
 		Action:                    p.noCommand,
 		Commands: []*cli.Command{
-			p.runCommand(), p.createCommand(), p.execCommand(), p.deleteCommand(), p.listCommand(), p.stateCommand(),
+			p.runCommand(), p.createCommand(), p.execCommand(), p.putCommand(), p.getCommand(), p.deleteCommand(), p.listCommand(), p.stateCommand(),
 			p.psCommand(), p.statsCommand(), p.eventsCommand(), p.logsCommand(), p.waitCommand(), p.killCommand(), p.sweepCommand(),
 			p.verifyCommand(),
 			p.specCommand(), p.explainCommand(), p.policyCommand(), p.resultCommand(), p.doctorCommand(),

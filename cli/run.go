@@ -85,7 +85,7 @@ func (p *program) runCommand() *cli.Command {
 		Name: "run", Usage: "run one program in a sandbox of its own", ArgsUsage: "[--] CMD [ARG...]",
 		Description: "Builds a sandbox, runs the program in it and removes the sandbox. Standard input and signals are passed on.\n" +
 			"Without --policy the program sees the system's programs and libraries, and may write in the current directory.",
-		Flags: slices.Concat([]cli.Flag{policyFlag()}, p.grantFlags(), execFlags(), []cli.Flag{recordFlag(), signFlag()}),
+		Flags: slices.Concat([]cli.Flag{policyFlag()}, p.grantFlags(), execFlags(), carryFlags(), []cli.Flag{recordFlag(), signFlag()}),
 		Action: func(c *cli.Context) error {
 			p.jsonResult = c.Bool("json")
 			return p.run(c)

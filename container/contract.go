@@ -40,14 +40,40 @@ func resultKeys() []resultKey {
 		{name: "stdout_base64", kind: "string", optional: true, meaning: "The bytes that were kept of a standard output that is not UTF-8, in base64."},
 		{name: "stderr_base64", kind: "string", optional: true, meaning: "The same of standard error."},
 		{name: "merged", kind: "boolean", optional: true, meaning: "The caller's standard output and error are one file: the program had one pipe for both, and stdout_bytes counts both."},
+		{name: "answer", kind: "object", null: true, optional: true, meaning: "What the program wrote to descriptor 3, where that was asked for.", inner: []resultKey{
+			{name: "bytes", kind: "integer", unit: "bytes", meaning: "How much it wrote, kept or not."},
+			{name: "truncated", kind: "boolean", meaning: "It wrote more than 1 MiB: the rest is missing."},
+			{name: "text", kind: "string", meaning: "The answer. What is not UTF-8 in it is U+FFFD."},
+			{name: "base64", kind: "string", optional: true, meaning: "All bytes of it in base64, where it is not UTF-8."},
+		}},
+		{name: "collected", kind: "array", optional: true, meaning: "Each file that was to be collected.", inner: collectedKeys()},
+		{name: "dropped", kind: "array", optional: true, meaning: "What was not collected as it was: links that leave the directory, pipes, devices, set-user-id bits.", inner: []resultKey{
+			{name: "path", kind: "string", meaning: "Where it was."},
+			{name: "why", kind: "string", meaning: "What it was, for people."},
+		}},
 		{name: "usage", kind: "object", meaning: "What the exec used. All 0 where the program was not started.", inner: usageKeys()},
 		{name: "limits", kind: "array", optional: true, meaning: "Each limit of the exec.", inner: limitKeys()},
 		{name: "warnings", kind: "array", optional: true, meaning: "What the caller should know: a denied file that appeared, output that could not be kept."},
-		{name: "error", kind: "object", null: true, meaning: "Why the program was not started, its sandbox lost, or one of the caller's streams could not be read or written.", inner: []resultKey{
-			{name: "code", kind: "string", meaning: "A stable word, such as program_not_found."},
-			{name: "message", kind: "string", meaning: "What is wrong, for people."},
-			{name: "hint", kind: "string", meaning: "What to do; may be empty."},
-		}},
+		{name: "error", kind: "object", null: true, meaning: "Why the program was not started, its sandbox lost, or one of the caller's streams could not be read or written.", inner: errorKeys()},
+	}
+}
+
+func collectedKeys() []resultKey {
+	return []resultKey{
+		{name: "path", kind: "string", meaning: "Its path, relative to the working directory."},
+		{name: "bytes", kind: "integer", unit: "bytes", meaning: "Its size; 0 where it was written to the host."},
+		{name: "text", kind: "string", meaning: "Its content. What is not UTF-8 in it is U+FFFD."},
+		{name: "base64", kind: "string", optional: true, meaning: "All bytes of it in base64, where it is not UTF-8."},
+		{name: "to", kind: "string", optional: true, meaning: "Where it was written on the host."},
+		{name: "error", kind: "object", null: true, optional: true, meaning: "Why it could not be read, such as file_too_large.", inner: errorKeys()},
+	}
+}
+
+func errorKeys() []resultKey {
+	return []resultKey{
+		{name: "code", kind: "string", meaning: "A stable word, such as program_not_found."},
+		{name: "message", kind: "string", meaning: "What is wrong, for people."},
+		{name: "hint", kind: "string", meaning: "What to do; may be empty."},
 	}
 }
 
@@ -82,6 +108,7 @@ func resultOutcomes() []resultOutcome {
 		{PidsExceeded, FindingPids, programs, "It wanted more processes and threads than limits.pids."},
 		{DiskExceeded, FindingDisk, programs, "More than limits.disk was written to writable grants. A program that was ended for it has the status 137."},
 		{FileExceeded, FindingFile, programs, "It wanted a file larger than limits.file."},
+		{OutputExceeded, FindingOutput, "137", "It wrote more than limits.output to one stream, and was to be ended for that."},
 		{NotStarted, FindingFailed, "126, 127", "The program is not there (127) or cannot be executed (126)."},
 		{NotStarted, FindingUnavailable, "125", "The launcher could not start it: the policy, the machine or the sandbox is at fault."},
 		{SandboxLost, FindingUnavailable, "125", "The sandbox ended under the program."},

@@ -42,6 +42,7 @@ type Request struct {
 	OutputDir string `json:"-"`
 	// Cancel ends a start that blocks; may be nil.
 	Cancel *Cancel `json:"-"`
+	Carried
 
 	files    []filePair // that the streams are written to besides
 	detached bool       // a monitor looks after it
@@ -72,6 +73,7 @@ type Running struct {
 	stdout   *keeper
 	stderr   *keeper
 	merged   bool // standard error goes the way of standard output
+	carried  carriedBy
 	pumps    sync.WaitGroup
 
 	inputFailed failure
@@ -153,16 +155,14 @@ func (sb *Sandbox) begin(req Request) (_ *Running, err error) {
 	if r.reported, err = sb.reported(&cmd, r.limits); err != nil {
 		return nil, err
 	}
-	if r.lookouts, err = lookOut(sb.state.Launch.Watch, in); err != nil {
-		return nil, err
-	}
 	defer func() {
 		if err != nil {
 			r.lookouts.close()
 		}
 	}()
-	cmd.Mounts = append(cmd.Mounts, r.lookouts.cover()...)
-	r.warnings = r.lookouts.warnings()
+	if err = r.carry(req, &cmd, in); err != nil {
+		return nil, err
+	}
 	keep := cmp.Or(r.limits.Output, DefaultOutput)
 	r.stdout, r.stderr = newKeeper(keep), newKeeper(keep)
 	r.keepIn(req.files)
@@ -187,7 +187,7 @@ func (r *Running) launch(req Request, cmd *forkexec.Command) error {
 		streams.closeOurs()
 		return r.notStarted(err, sb.explain(err, req))
 	}
-	r.Name, r.terminal = r.process.Name, r.process.Terminal
+	r.Name, r.terminal, r.carried.view = r.process.Name, r.process.Terminal, r.process.View
 	streams.flow(&r.pumps)
 	if sb.state.Relay != nil && !sb.store.relayAlive(sb.state.ID) {
 		r.warnings = append(r.warnings, "the sandbox's relay has ended: no forwarded port and no host can be reached")
@@ -241,9 +241,12 @@ func (sb *Sandbox) command(req Request, in inside) (forkexec.Command, error) {
 			dir = path.Clean(req.Dir)
 		}
 	}
-	program, err := in.findProgram(req.Args[0], dir, variable(req.env, "PATH"))
-	if err != nil {
-		return forkexec.Command{}, err
+	program, put := putsProgram(req, req.Args[0], dir)
+	if !put {
+		var err error
+		if program, err = in.findProgram(req.Args[0], dir, variable(req.env, "PATH")); err != nil {
+			return forkexec.Command{}, err
+		}
 	}
 	filter, err := sb.loadFilter()
 	if err != nil {
@@ -321,6 +324,8 @@ func (sb *Sandbox) explain(err error, req Request) error {
 			sb.state.ID, err)
 	case step.Step == forkexec.StepTerminal:
 		return fail("no_terminal", "", "open a terminal in sandbox %q: %w", sb.state.ID, step.Err)
+	case step.Step == forkexec.StepPut:
+		return putFailed(step)
 	case step.Step == forkexec.StepDir:
 		return fail(CodeCwd, "it must be a directory that the policy shows", "working directory %s: %w", step.Detail, step.Err)
 	}
@@ -367,6 +372,7 @@ func (r *Running) Wait() (*Result, error) {
 		r.terminal.Close()
 	}
 	if err != nil {
+		r.carried.view.Close()
 		return nil, err
 	}
 	res := &Result{
@@ -379,11 +385,13 @@ func (r *Running) Wait() (*Result, error) {
 		r.disk.close()
 	}
 	res.judge(st, r.limits.Limits, full)
+	r.overflowed(res)
 	if err := r.inputFailed.get(); err != nil && res.Error == nil {
 		res.Error = &ResultError{Code: CodeInputFailed, Message: fmt.Sprintf("read standard input: %v: the program was told of its end", err)}
 	}
 	res.keep(r.stdout, r.stderr)
 	res.Warnings = r.redactor.Strings(append(r.warnings, r.lookouts.moveAppeared(r.sb.state.ID+"-"+r.Name)...))
+	r.handOver(res)
 	if err := r.noteEnded(res); err != nil && !slices.Contains(res.Warnings, unnoted(err)) {
 		res.Warnings = append(res.Warnings, unnoted(err))
 	}

@@ -34,6 +34,9 @@ type program struct {
 	result         resultTo
 	staysInPlace   bool        // the program starts in the caller's directory, where that is inside
 	grants         []spec.Flag // what the command line adds to the policy
+	inline         []byte      // a policy that is no file
+	warned         *[]string   // where warnings go besides
+	made           *spec.Plan  // of the sandbox that was made last
 	puts           [][2]string // of --put: a path of the caller's, and one inside
 	cwd            string
 	cwdErr         error // the caller's directory does not exist any more
@@ -159,7 +162,7 @@ func (p *program) app() *cli.App {
 			p.psCommand(), p.statsCommand(), p.eventsCommand(), p.logsCommand(), p.waitCommand(), p.killCommand(), p.sweepCommand(),
 			p.verifyCommand(),
 			p.specCommand(), p.explainCommand(), p.policyCommand(), p.resultCommand(), p.doctorCommand(),
-			p.proxyConnectCommand(), p.versionCommand(), p.completionCommand(),
+			p.serveCommand(), p.proxyConnectCommand(), p.versionCommand(), p.completionCommand(),
 		},
 	}
 	for _, c := range app.Commands {

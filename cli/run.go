@@ -158,6 +158,7 @@ func (p *program) newSandbox(s *container.Store, r request, id string, o contain
 	if err := s.IsKept(d.host); err != nil {
 		return nil, err
 	}
+	p.made = d.plan
 	// A program starts where its caller is, if the policy shows that and says nothing else.
 	p.staysInPlace = p.cwdErr == nil && d.policy.Files.Workdir.Path == "" && d.policy.Files.Workspace == nil
 	// What is wrong with another sandbox is no reason not to make this one.

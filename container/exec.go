@@ -356,6 +356,9 @@ func (r *Running) Signal(sig unix.Signal) error {
 	return r.process.Signal(sig)
 }
 
+// Kill ends the program and all that it has started. Wait still tells what there is to tell.
+func (r *Running) Kill() error { return r.process.Kill() }
+
 // Wait waits until the program has ended, everything that it started is gone and its output is complete.
 func (r *Running) Wait() (*Result, error) {
 	defer r.record.close()

@@ -226,6 +226,25 @@ func (f *Files) Get(name string, limit int64, sink transfer.Sink) ([]transfer.Dr
 	return dropped, nil
 }
 
+// Collect reads what is named below a working directory inside; an empty one is the policy's. What one cannot be read says so itself; a
+// single one is an error.
+func (sb *Sandbox) Collect(dir string, list []Collect) ([]Collected, []transfer.Dropped, error) {
+	files, err := sb.Files(dir)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer files.Close()
+	res := &Result{Collected: []Collected{}}
+	for _, c := range list {
+		res.collect(files, sb, c)
+	}
+	if len(list) == 1 && len(res.Collected) == 1 && res.Collected[0].Error != nil {
+		e := res.Collected[0].Error
+		return nil, nil, fail(e.Code, e.Hint, "%s", e.Message)
+	}
+	return res.Collected, res.Dropped, nil
+}
+
 // HostSink writes to a path of the host, absolute. No link is followed that stands where a program of the sandbox could have put it.
 func (sb *Sandbox) HostSink(name string) (*transfer.HostSink, error) {
 	parent, base := filepath.Split(strings.TrimRight(name, "/"))

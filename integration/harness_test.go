@@ -1,0 +1,42 @@
+package integration
+
+import (
+	"os/exec"
+	"path/filepath"
+	"testing"
+)
+
+// withPythonClient runs Python with the client, as a harness would.
+func (b *box) withPythonClient(args ...string) {
+	b.t.Helper()
+	cmd := exec.Command("python3", args...)
+	cmd.Dir = b.dir
+	cmd.Env = append(b.env, "SANDBOXRUN_BIN="+w.binary, "PYTHONPATH="+filepath.Join(w.shared, "clients", "python"), "PYTHONDONTWRITEBYTECODE=1")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		b.t.Errorf("python3 %v: %v\n%s", args, err, out)
+	}
+}
+
+// TestPythonClient runs the tests of clients/python with the built command.
+func TestPythonClient(t *testing.T) {
+	needProgram(t, "python3")
+	flavours(t, func(b *box) {
+		b.withPythonClient("-m", "unittest", "discover", "-s", filepath.Join(w.shared, "clients", "python", "tests"))
+		same(b.t, "sandboxes left", 0, len(b.ids()))
+	})
+}
+
+// TestHarnesses runs examples/harness.
+func TestHarnesses(t *testing.T) {
+	needProgram(t, "python3")
+	flavours(t, func(b *box) {
+		list, err := filepath.Glob(filepath.Join(w.shared, "examples", "harness", "*.py"))
+		if err != nil || len(list) < 5 {
+			b.t.Errorf("harnesses: %v %v", list, err)
+		}
+		for _, harness := range list {
+			b.withPythonClient(harness)
+		}
+		same(b.t, "sandboxes left", 0, len(b.ids()))
+	})
+}

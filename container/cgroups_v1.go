@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/sandboxrun/sandboxrun/container/procfs"
 	"github.com/sandboxrun/sandboxrun/spec"
 )
 
@@ -199,7 +200,7 @@ func cgroupMounts(mountinfo string) []cgroupMount {
 		if !ok || len(left) < 5 || len(right) < 3 {
 			continue
 		}
-		m := cgroupMount{root: unescape(left[3]), point: unescape(left[4])}
+		m := cgroupMount{root: procfs.Unescape(left[3]), point: procfs.Unescape(left[4])}
 		switch right[0] {
 		case "cgroup2":
 			m.v2 = true

@@ -6,6 +6,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/sandboxrun/sandboxrun/container/procfs"
 	"github.com/sandboxrun/sandboxrun/hooks"
 	"github.com/sandboxrun/sandboxrun/spec"
 )
@@ -25,12 +26,12 @@ func (c *checker) addNames() error {
 	n := &otherNames{c, known, map[spec.Place][]string{}, map[spec.Place]hooks.Path{}}
 	for _, m := range s.there {
 		if !m.Within(s.state) { // else it is a mask; the state directory may lie in a denied directory
-			n.mounts[m.Place] = append(n.mounts[m.Place], m.target)
+			n.mounts[m.Place] = append(n.mounts[m.Place], m.Target)
 		}
 	}
-	own := map[uint64]mountLine{}
+	own := map[uint64]procfs.Mount{}
 	for _, m := range s.own {
-		own[uint64(m.id)] = m
+		own[uint64(m.ID)] = m
 	}
 	for _, p := range hidden {
 		at, ok := placeOfPath(p.Host, own)
@@ -64,14 +65,14 @@ func (c *checker) hidden() (list []hooks.Path, known map[string]bool) {
 }
 
 // placeOfPath finds the place of a host path, by our own mounts. A link is not followed.
-func placeOfPath(path string, own map[uint64]mountLine) (spec.Place, bool) {
+func placeOfPath(path string, own map[uint64]procfs.Mount) (spec.Place, bool) {
 	var st unix.Statx_t
 	err := unix.Statx(unix.AT_FDCWD, path, unix.AT_SYMLINK_NOFOLLOW, unix.STATX_MNT_ID, &st)
 	m, ok := own[st.Mnt_id]
 	if err != nil || !ok {
 		return spec.Place{}, false
 	}
-	rel, err := filepath.Rel(m.target, path)
+	rel, err := filepath.Rel(m.Target, path)
 	return spec.Place{Dev: m.Dev, Path: filepath.Join(m.Path, rel)}, err == nil && filepath.IsLocal(rel)
 }
 

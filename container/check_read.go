@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/sandboxrun/sandboxrun/container/procfs"
 	"github.com/sandboxrun/sandboxrun/hooks"
 )
 
@@ -51,7 +52,7 @@ func (p *probe) read(c *checker, cpu time.Duration) {
 	f := &c.facts
 	before, _ := p.content(p.status[0]) // what is missing is said by the checks that look for it
 	now, _ := p.content(p.status[1])
-	f.StatusAtEntry, f.Status = statusFields(string(before)), statusFields(string(now))
+	f.StatusAtEntry, f.Status = procfs.StatusFields(string(before)), procfs.StatusFields(string(now))
 	f.Securebits, f.SecurebitsErr = p.calls.Result(p.securebits)
 	for i, r := range refusedCalls(c.subject.Affinity) {
 		f.Refused = append(f.Refused, hooks.RefusedCall{

@@ -18,6 +18,7 @@ import (
 	"github.com/opencontainers/runtime-spec/specs-go"
 	"golang.org/x/sys/unix"
 
+	"github.com/sandboxrun/sandboxrun/container/procfs"
 	"github.com/sandboxrun/sandboxrun/forkexec"
 	"github.com/sandboxrun/sandboxrun/spec"
 )
@@ -139,7 +140,7 @@ func (sb *Sandbox) start(plan *spec.Plan, o Options, filter []unix.SockFilter, d
 	}
 	ready.Close()
 	waitClosed(release)
-	if !pidfdAlive(sb.init) {
+	if !procfs.PidfdAlive(sb.init) {
 		return fail("sandbox_unavailable", "", "create sandbox: process 1 has ended")
 	}
 	return nil

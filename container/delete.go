@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/sandboxrun/sandboxrun/container/procfs"
 	"github.com/sandboxrun/sandboxrun/record"
 )
 
@@ -105,7 +106,7 @@ func (sb *Sandbox) end() {
 		return
 	}
 	_ = unix.PidfdSendSignal(int(sb.init.Fd()), unix.SIGKILL, nil, 0) // it may have ended
-	pidfdWait(sb.init, -1)
+	procfs.PidfdWait(sb.init, -1)
 	if sb.child {
 		_ = unix.Waitid(unix.P_PIDFD, int(sb.init.Fd()), nil, unix.WEXITED, nil)
 	}

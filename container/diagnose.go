@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/sandboxrun/sandboxrun/container/procfs"
 	"github.com/sandboxrun/sandboxrun/forkexec"
 )
 
@@ -108,7 +109,7 @@ type around struct {
 func surroundings() around {
 	a := around{uid: os.Geteuid(), setting: sysctl}
 	data, _ := os.ReadFile("/proc/thread-self/status")
-	status := statusFields(string(data))
+	status := procfs.StatusFields(string(data))
 	a.filter, a.noNewPrivs = status["Seccomp"] == "2", status["NoNewPrivs"] == "1"
 	if a.uid == 0 {
 		a.lacking = lackingCapabilities(status["CapEff"])
@@ -118,17 +119,6 @@ func surroundings() around {
 		a.profile = text
 	}
 	return a
-}
-
-// statusFields reads /proc/PID/status.
-func statusFields(text string) map[string]string {
-	fields := map[string]string{}
-	for line := range strings.Lines(text) {
-		if name, value, ok := strings.Cut(line, ":"); ok {
-			fields[name] = strings.TrimSpace(value)
-		}
-	}
-	return fields
 }
 
 // sysctl reads a kernel setting; it is empty where there is none.

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/sandboxrun/sandboxrun/container/procfs"
 	"github.com/sandboxrun/sandboxrun/rootfs"
 )
 
@@ -267,7 +268,7 @@ func diskBelow(view *rootfs.View) []string {
 		if len(fields) < 5 || strings.HasPrefix(kind, "fuse") || slices.Contains(noDisks(), kind) {
 			continue
 		}
-		at := unescape(fields[4])
+		at := procfs.Unescape(fields[4])
 		if m := holder(view, at); m != nil && m.Writable && m.Source != at {
 			list = append(list, at)
 		}

@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/sandboxrun/sandboxrun/container/procfs"
 	"github.com/sandboxrun/sandboxrun/forkexec"
 	"github.com/sandboxrun/sandboxrun/spec"
 )
@@ -142,14 +143,14 @@ func TestRows(t *testing.T) {
 // What a program could say to be believed is checked as a whole: a field that is not there does not hold.
 func TestBrokenWalls(t *testing.T) {
 	const well = "CapInh:\t0000\nCapPrm:\t0000\nCapEff:\t0000\nCapBnd:\t0000\nCapAmb:\t0000\nNoNewPrivs:\t1\nSeccomp:\t2\n"
-	if broken := brokenWalls(statusFields(well)); len(broken) != 0 {
+	if broken := brokenWalls(procfs.StatusFields(well)); len(broken) != 0 {
 		t.Errorf("all hold, and broken are %q", broken)
 	}
-	if broken := brokenWalls(statusFields("")); len(broken) != 7 {
+	if broken := brokenWalls(procfs.StatusFields("")); len(broken) != 7 {
 		t.Errorf("of none broken are %q", broken)
 	}
 	for _, tt := range [][2]string{{"CapBnd:\t0000", "CapBnd:\t0400"}, {"Seccomp:\t2", "Seccomp:\t0"}, {"NoNewPrivs:\t1", "NoNewPrivs:\t0"}} {
-		if broken := brokenWalls(statusFields(strings.Replace(well, tt[0], tt[1], 1))); len(broken) != 1 {
+		if broken := brokenWalls(procfs.StatusFields(strings.Replace(well, tt[0], tt[1], 1))); len(broken) != 1 {
 			t.Errorf("%s: broken are %q", tt[1], broken)
 		}
 	}

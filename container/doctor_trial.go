@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/sandboxrun/sandboxrun/container/procfs"
 	"github.com/sandboxrun/sandboxrun/forkexec"
 	"github.com/sandboxrun/sandboxrun/rootfs"
 	"github.com/sandboxrun/sandboxrun/spec"
@@ -120,7 +121,7 @@ func (t *trial) runOne(ctx context.Context, sb *Sandbox) error {
 	if res.Outcome != Exited || res.ExitCode != 0 {
 		return fail("sandbox_unavailable", "", "a program in a sandbox: %s, exit status %d: %s", res.Outcome, res.ExitCode, printable(res.Stderr))
 	}
-	t.broken = brokenWalls(statusFields(res.Stdout))
+	t.broken = brokenWalls(procfs.StatusFields(res.Stdout))
 	if len(t.broken) > 0 {
 		return fail("isolation_check_failed", "", "a program in a sandbox found itself with %s", strings.Join(t.broken, ", "))
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/opencontainers/runtime-spec/specs-go"
 	"golang.org/x/sys/unix"
 
+	"github.com/sandboxrun/sandboxrun/container/procfs"
 	"github.com/sandboxrun/sandboxrun/forkexec"
 	"github.com/sandboxrun/sandboxrun/record"
 	"github.com/sandboxrun/sandboxrun/spec"
@@ -324,7 +325,7 @@ func (sb *Sandbox) explain(err error, req Request) error {
 	case step.Step == forkexec.StepDir:
 		return fail(CodeCwd, "it must be a directory that the policy shows", "working directory %s: %w", step.Detail, step.Err)
 	}
-	if pidfdWait(sb.init, 50) { // it may be about to end: then parts of it are gone already
+	if procfs.PidfdWait(sb.init, 50) { // it may be about to end: then parts of it are gone already
 		return sb.lost()
 	}
 	if hint := Scarce(err); hint != "" {

@@ -15,6 +15,7 @@ import (
 	"github.com/opencontainers/runtime-spec/specs-go"
 	"golang.org/x/sys/unix"
 
+	"github.com/sandboxrun/sandboxrun/container/procfs"
 	"github.com/sandboxrun/sandboxrun/forkexec"
 	"github.com/sandboxrun/sandboxrun/spec"
 )
@@ -187,21 +188,21 @@ func unmappable(m specs.Mount) string {
 		return ""
 	}
 	defer f.Close()
-	mounts, err := readMounts(f)
+	mounts, err := procfs.ReadMounts(f)
 	if err != nil {
 		return ""
 	}
 	top := m.Source
 	for _, line := range mounts {
-		if line.target == top || !within(line.target, top) {
+		if line.Target == top || !within(line.Target, top) {
 			continue
 		}
-		m.Source = line.target
+		m.Source = line.Target
 		tree, err := openTree(m)
 		if err == nil {
 			tree.Close()
 		} else if errors.Is(err, errIdmap) {
-			return line.target
+			return line.Target
 		}
 	}
 	return ""

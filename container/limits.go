@@ -212,7 +212,7 @@ func (sb *Sandbox) watchDisk() *diskWatch {
 }
 
 // limit puts an exec's limits into its command.
-func (sb *Sandbox) limit(cmd *forkexec.Command, l effective, disk *diskWatch) {
+func (sb *Sandbox) limit(cmd *forkexec.Command, l effective, watch *diskWatch) {
 	held := &sb.state.Launch.Held
 	all := sb.state.Launch.Limits.Pids
 	if all > 0 {
@@ -232,9 +232,9 @@ func (sb *Sandbox) limit(cmd *forkexec.Command, l effective, disk *diskWatch) {
 			cmd.CPUs.Set(c)
 		}
 	}
-	if disk != nil {
+	if watch != nil {
 		cmd.Limits.Check = func(written int64) (bool, time.Duration) {
-			_, exceeded, next := disk.check(time.Now(), written)
+			_, exceeded, next := watch.check(time.Now(), written)
 			return exceeded, next
 		}
 	}

@@ -18,6 +18,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/sandboxrun/sandboxrun/container/procfs"
 	"github.com/sandboxrun/sandboxrun/forkexec"
 )
 
@@ -220,7 +221,7 @@ func (sb *Sandbox) startMonitored(req Request) (_ *monitored, err error) {
 	m := &monitored{sb: sb, path: filepath.Join(execsDir, ".new-"+rand.Text())}
 	if err := m.prepare(&req); err != nil {
 		m.discard()
-		if pidfdWait(sb.init, 0) {
+		if procfs.PidfdWait(sb.init, 0) {
 			return nil, sb.lost()
 		}
 		return nil, fail("state_unusable", diskHint, "start program in sandbox %q: %w", sb.state.ID, err)
@@ -312,7 +313,7 @@ func (m *monitored) finish(keep bool) {
 	switch {
 	case !keep:
 		m.discard()
-	case err != nil || res.Outcome == SandboxLost && !pidfdAlive(m.sb.init):
+	case err != nil || res.Outcome == SandboxLost && !procfs.PidfdAlive(m.sb.init):
 	default:
 		_ = m.save(res) // a lost result shows as a lost exec
 	}

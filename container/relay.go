@@ -17,6 +17,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/sandboxrun/sandboxrun/container/procfs"
 	"github.com/sandboxrun/sandboxrun/forkexec"
 	"github.com/sandboxrun/sandboxrun/relay"
 	"github.com/sandboxrun/sandboxrun/spec"
@@ -283,7 +284,7 @@ func Relay(in io.ReadCloser, answer io.WriteCloser) error {
 	ctx, cancel := context.WithCancel(context.Background())
 	notes.stop = cancel
 	go func() {
-		pidfdWait(init, -1)
+		procfs.PidfdWait(init, -1)
 		cancel()
 	}()
 	ports := make([]int, 0, len(files))
@@ -304,7 +305,7 @@ func keepPorts(ports []int, lock int, init *os.File) {
 		_ = unix.Shutdown(fd, unix.SHUT_RDWR) // a socket that does not listen any more still has its port
 	}
 	unix.Close(lock)
-	pidfdWait(init, -1)
+	procfs.PidfdWait(init, -1)
 }
 
 // relayAlive says whether the sandbox's relay runs.

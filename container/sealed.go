@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/sandboxrun/sandboxrun/container/procfs"
 	"github.com/sandboxrun/sandboxrun/forkexec"
 	"github.com/sandboxrun/sandboxrun/spec"
 )
@@ -101,8 +102,8 @@ func (sb *Sandbox) believe(copied []byte) error {
 	switch {
 	case err == nil && sealed.ID != id:
 		err = forkexec.ErrNotSealed
-	case err != nil && (pidfdWait(sb.init, 0) || exiting(sb.state.PID)):
-		pidfdWait(sb.init, 2000) // until the lock is free too, which sweep looks at
+	case err != nil && (procfs.PidfdWait(sb.init, 0) || procfs.Exiting(sb.state.PID)):
+		procfs.PidfdWait(sb.init, 2000) // until the lock is free too, which sweep looks at
 		return errEnded
 	case err == nil && !bytes.Equal(sealed.State, copied):
 		return s.changed(id, "state.json is not what create has written")
@@ -143,7 +144,7 @@ func (s *Store) find(id string) *Sandbox {
 		if found != nil {
 			return
 		}
-		start, err := startTime(pid)
+		start, err := procfs.StartTime(pid)
 		if err != nil {
 			return
 		}

@@ -13,6 +13,7 @@ import (
 	"github.com/opencontainers/runtime-spec/specs-go"
 	"golang.org/x/sys/unix"
 
+	"github.com/sandboxrun/sandboxrun/container/procfs"
 	"github.com/sandboxrun/sandboxrun/forkexec"
 )
 
@@ -306,7 +307,7 @@ func (c theirCall) owner() (uid, gid uint32, err error) {
 	if err != nil {
 		return 0, 0, err
 	}
-	fields := statusFields(string(buf[:n]))
+	fields := procfs.StatusFields(string(buf[:n]))
 	var ids [2]uint64
 	for i, name := range []string{"Uid", "Gid"} {
 		f := strings.Fields(fields[name])

@@ -12,6 +12,7 @@ import (
 	"github.com/opencontainers/runtime-spec/specs-go"
 	"golang.org/x/sys/unix"
 
+	"github.com/sandboxrun/sandboxrun/container/procfs"
 	"github.com/sandboxrun/sandboxrun/forkexec"
 	"github.com/sandboxrun/sandboxrun/hooks"
 	"github.com/sandboxrun/sandboxrun/spec"
@@ -218,11 +219,11 @@ func (sb *Sandbox) attach() error {
 		pidfd.Close()
 		return endedOr(err)
 	}
-	start, err := startTime(sb.state.PID)
+	start, err := procfs.StartTime(sb.state.PID)
 	switch {
 	case err != nil:
 		err = endedOr(err)
-	case start != sb.state.StartTime || !pidfdAlive(pidfd):
+	case start != sb.state.StartTime || !procfs.PidfdAlive(pidfd):
 		err = errEnded
 	}
 	if err != nil {

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/sandboxrun/sandboxrun/container/procfs"
 	"github.com/sandboxrun/sandboxrun/forkexec"
 	"github.com/sandboxrun/sandboxrun/spec"
 )
@@ -65,7 +66,7 @@ func (sb *Sandbox) Meter() *Meter {
 // Look says what is used now. That the sandbox has ended is an error with the code "sandbox_lost".
 func (m *Meter) Look() (Stats, error) {
 	st := m.sb.state
-	if !pidfdAlive(m.sb.init) {
+	if !procfs.PidfdAlive(m.sb.init) {
 		return Stats{}, fail("sandbox_lost", lostHint(st), "sandbox %q has ended", st.ID)
 	}
 	now := time.Now()

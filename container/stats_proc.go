@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/sandboxrun/sandboxrun/container/procfs"
 )
 
 // userHZ is how many clock ticks a second has in /proc/PID/stat, on every machine that we run on.
@@ -58,7 +60,7 @@ type times struct {
 
 func timesOf(pid int) (times, bool) {
 	const utime, stime, cutime, cstime, threads, rss = 11, 12, 13, 14, 17, 21 // see proc(5), less the three fields before
-	f, err := procStat(pid)
+	f, err := procfs.Stat(pid)
 	if err != nil || len(f) <= rss {
 		return times{}, false
 	}

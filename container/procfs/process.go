@@ -1,4 +1,4 @@
-package container
+package procfs
 
 import (
 	"bytes"
@@ -12,20 +12,20 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// startTime is when a process started, in clock ticks since boot.
-func startTime(pid int) (uint64, error) {
-	fields, err := procStat(pid)
+// StartTime is when a process started, in clock ticks since boot.
+func StartTime(pid int) (uint64, error) {
+	fields, err := Stat(pid)
 	if err != nil {
 		return 0, err
 	}
 	return strconv.ParseUint(fields[19], 10, 64)
 }
 
-// exiting says whether a process has begun to end: then it has no descriptors and namespaces any more, but its pidfd says
+// Exiting says whether a process has begun to end: then it has no descriptors and namespaces any more, but its pidfd says
 // nothing until all that is in its PID namespace is gone.
-func exiting(pid int) bool {
+func Exiting(pid int) bool {
 	const pfExiting = 4
-	fields, err := procStat(pid)
+	fields, err := Stat(pid)
 	if err != nil {
 		return true
 	}
@@ -33,8 +33,8 @@ func exiting(pid int) bool {
 	return err == nil && flags&pfExiting != 0
 }
 
-// procStat gives the fields of /proc/PID/stat that follow the command's name, the state first.
-func procStat(pid int) ([]string, error) {
+// Stat gives the fields of /proc/PID/stat that follow the command's name, the state first.
+func Stat(pid int) ([]string, error) {
 	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
 		return nil, err
@@ -48,11 +48,11 @@ func procStat(pid int) ([]string, error) {
 	return fields, nil
 }
 
-// pidfdAlive says whether a process has not ended.
-func pidfdAlive(f *os.File) bool { return !pidfdWait(f, 0) }
+// PidfdAlive says whether a process has not ended.
+func PidfdAlive(f *os.File) bool { return !PidfdWait(f, 0) }
 
-// pidfdWait waits until a process has ended, for so many milliseconds at most (-1: for ever), and says whether it has.
-func pidfdWait(f *os.File, ms int) bool {
+// PidfdWait waits until a process has ended, for so many milliseconds at most (-1: for ever), and says whether it has.
+func PidfdWait(f *os.File, ms int) bool {
 	defer runtime.KeepAlive(f) // or it may be closed, and its number another file's, when a signal has interrupted poll
 	fds := []unix.PollFd{{Fd: int32(f.Fd()), Events: unix.POLLIN}}
 	for {
@@ -62,4 +62,15 @@ func pidfdWait(f *os.File, ms int) bool {
 		}
 		return n > 0
 	}
+}
+
+// StatusFields reads /proc/PID/status.
+func StatusFields(text string) map[string]string {
+	fields := map[string]string{}
+	for line := range strings.Lines(text) {
+		if name, value, ok := strings.Cut(line, ":"); ok {
+			fields[name] = strings.TrimSpace(value)
+		}
+	}
+	return fields
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/opencontainers/runtime-spec/specs-go"
 	"golang.org/x/sys/unix"
 
+	"github.com/sandboxrun/sandboxrun/container/disk"
 	"github.com/sandboxrun/sandboxrun/container/procfs"
 	"github.com/sandboxrun/sandboxrun/forkexec"
 	"github.com/sandboxrun/sandboxrun/record"
@@ -63,7 +64,7 @@ type Running struct {
 	started  time.Time
 	limits   effective
 	reported []spec.Limit
-	disk     *diskWatch
+	disk     *disk.Watch
 	lookouts *lookouts
 	detached bool
 	redactor *record.Redactor
@@ -145,7 +146,7 @@ func (sb *Sandbox) begin(req Request) (_ *Running, err error) {
 		r.disk = sb.watchDisk()
 		defer func() {
 			if r.process == nil {
-				r.disk.close()
+				r.disk.Close()
 			}
 		}()
 	}
@@ -376,8 +377,8 @@ func (r *Running) Wait() (*Result, error) {
 	}
 	full := false
 	if r.disk != nil {
-		full = st.Why == forkexec.ByCheck || r.disk.final(st.Wrote) // a program may end before the kill that a look has ordered
-		r.disk.close()
+		full = st.Why == forkexec.ByCheck || r.disk.Final(st.Wrote) // a program may end before the kill that a look has ordered
+		r.disk.Close()
 	}
 	res.judge(st, r.limits.Limits, full)
 	if err := r.inputFailed.get(); err != nil && res.Error == nil {

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/sandboxrun/sandboxrun/container/disk"
 	"github.com/sandboxrun/sandboxrun/container/procfs"
 	"github.com/sandboxrun/sandboxrun/forkexec"
 	"github.com/sandboxrun/sandboxrun/spec"
@@ -47,7 +48,7 @@ type Stats struct {
 // Meter looks at what a sandbox uses, again and again.
 type Meter struct {
 	sb   *Sandbox
-	disk *diskWatch
+	disk *disk.Watch
 
 	last  time.Time
 	busy  time.Duration            // processor time used until then
@@ -58,7 +59,7 @@ type Meter struct {
 func (sb *Sandbox) Meter() *Meter {
 	m := &Meter{sb: sb}
 	if l := &sb.state.Launch; l.Limits.Disk > 0 {
-		m.disk = newDiskWatch(l.Held.Write, l.Held.Disk, l.Limits.Disk)
+		m.disk = disk.NewWatch(l.Held.Write, l.Held.Disk, l.Limits.Disk)
 	}
 	return m
 }
@@ -89,7 +90,7 @@ func (m *Meter) Look() (Stats, error) {
 		return Stats{}, err
 	}
 	if m.disk != nil {
-		used, _, _ := m.disk.check(now, -1)
+		used, _, _ := m.disk.Check(now, -1)
 		s.DiskBytes = &used
 	}
 	return s, nil

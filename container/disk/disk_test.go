@@ -1,4 +1,4 @@
-package container
+package disk
 
 import (
 	"errors"
@@ -19,8 +19,8 @@ import (
 
 const mega = 1 << 20
 
-// diskDir is a directory whose path holds no link, removed even where it is deeper than os.RemoveAll has descriptors for.
-func diskDir(tb testing.TB) string {
+// realDir is a directory whose path holds no link, removed even where it is deeper than os.RemoveAll has descriptors for.
+func realDir(tb testing.TB) string {
 	tb.Helper()
 	dir, err := filepath.EvalSymlinks(tb.TempDir())
 	must(tb, err)
@@ -41,7 +41,7 @@ func must(tb testing.TB, errs ...error) {
 }
 
 // near fails unless what was measured is so many bytes, give or take what directories cost.
-func near(tb testing.TB, what string, got diskUse, want int64) {
+func near(tb testing.TB, what string, got Use, want int64) {
 	tb.Helper()
 	if got.Incomplete || got.Bytes < want || got.Bytes > want+want/20+64<<10 {
 		tb.Errorf("%s: %+v, should be about %d", what, got, want)
@@ -49,12 +49,12 @@ func near(tb testing.TB, what string, got diskUse, want int64) {
 }
 
 func TestDiskCounts(t *testing.T) {
-	dir := diskDir(t)
+	dir := realDir(t)
 	in, out := filepath.Join(dir, "in"), filepath.Join(dir, "out")
 	put(t, filepath.Join(in, "a"), mega)
 	put(t, filepath.Join(in, "sub/b"), mega)
 	put(t, filepath.Join(in, "empty"), 0)
-	near(t, "files", measureDisk([]string{in}), 2*mega)
+	near(t, "files", Measure([]string{in}), 2*mega)
 
 	// What takes no blocks, counts already, or is elsewhere.
 	put(t, filepath.Join(out, "big"), 4*mega)
@@ -66,19 +66,19 @@ func TestDiskCounts(t *testing.T) {
 		os.Symlink(filepath.Join(out, "big"), filepath.Join(in, "sub/file")),
 		os.Symlink("..", filepath.Join(in, "sub/up")),
 		unix.Mkfifo(filepath.Join(in, "fifo"), 0o644))
-	near(t, "links and holes", measureDisk([]string{in}), 2*mega)
+	near(t, "links and holes", Measure([]string{in}), 2*mega)
 
 	// Grants within grants, the same grant again, files as grants.
 	sub, a, big := filepath.Join(in, "sub"), filepath.Join(in, "a"), filepath.Join(out, "big")
 	for _, grants := range [][]string{{in, sub}, {sub, in}, {in, in, a}, {a, in, sub}, {a, sub}} {
-		near(t, fmt.Sprint(grants), measureDisk(grants), 2*mega)
+		near(t, fmt.Sprint(grants), Measure(grants), 2*mega)
 	}
-	near(t, "a file", measureDisk([]string{big}), 4*mega)
-	near(t, "two grants", measureDisk([]string{in, big}), 6*mega)
-	near(t, "none", measureDisk(nil), 0)
+	near(t, "a file", Measure([]string{big}), 4*mega)
+	near(t, "two grants", Measure([]string{in, big}), 6*mega)
+	near(t, "none", Measure(nil), 0)
 
 	for _, p := range []string{filepath.Join(dir, "missing"), filepath.Join(in, "dir")} {
-		if use := measureDisk([]string{p}); !use.Incomplete || use.Bytes != 0 {
+		if use := Measure([]string{p}); !use.Incomplete || use.Bytes != 0 {
 			t.Errorf("%s: %+v", p, use)
 		}
 	}
@@ -88,31 +88,31 @@ func TestDiskUnreadable(t *testing.T) {
 	if os.Geteuid() == 0 {
 		t.Skip("root reads everything")
 	}
-	dir := diskDir(t)
+	dir := realDir(t)
 	put(t, filepath.Join(dir, "seen"), mega)
-	base := measureDisk([]string{dir})
-	w := newDiskWatch([]string{dir}, base, 4*mega)
-	defer w.close()
+	base := Measure([]string{dir})
+	w := NewWatch([]string{dir}, base, 4*mega)
+	defer w.Close()
 	now := time.Now()
 	put(t, filepath.Join(dir, "shut/file"), 2*mega)
-	if added, over, _ := w.check(now, 2*mega); added < 2*mega || over {
+	if added, over, _ := w.Check(now, 2*mega); added < 2*mega || over {
 		t.Errorf("before: %d %v", added, over)
 	}
 	for _, mode := range []os.FileMode{0, 0o400} {
 		must(t, os.Chmod(filepath.Join(dir, "shut"), mode))
-		if use := measureDisk([]string{dir}); !use.Incomplete || use.Bytes > 2*mega {
+		if use := Measure([]string{dir}); !use.Incomplete || use.Bytes > 2*mega {
 			t.Errorf("mode %o: %+v", mode, use)
 		}
 	}
 	// What it hides is held to be there, and so is all that is written from then on.
-	if added, over, _ := w.check(now.Add(time.Minute), 3*mega); added < 3*mega || over {
+	if added, over, _ := w.Check(now.Add(time.Minute), 3*mega); added < 3*mega || over {
 		t.Errorf("hidden: %d %v", added, over)
 	}
-	if added, over, _ := w.check(now.Add(2*time.Minute), 5*mega); added < 5*mega || !over {
+	if added, over, _ := w.Check(now.Add(2*time.Minute), 5*mega); added < 5*mega || !over {
 		t.Errorf("hidden, too much: %d %v", added, over)
 	}
 	must(t, os.Chmod(filepath.Join(dir, "shut"), 0o700))
-	if added, over, _ := w.check(now.Add(3*time.Minute), 5*mega); added > 3*mega || over {
+	if added, over, _ := w.Check(now.Add(3*time.Minute), 5*mega); added > 3*mega || over {
 		t.Errorf("shown again: %d %v", added, over)
 	}
 }
@@ -123,7 +123,7 @@ func TestDiskOfOthers(t *testing.T) {
 	if unix.Stat("/etc/ssl/private", &st) != nil || unix.Access("/etc/ssl/private", unix.X_OK) == nil {
 		t.Skip("no directory that is closed to us")
 	}
-	if use := measureDisk([]string{"/etc/ssl"}); use.Incomplete {
+	if use := Measure([]string{"/etc/ssl"}); use.Incomplete {
 		t.Errorf("%+v", use)
 	}
 }
@@ -149,7 +149,7 @@ func background(tb testing.TB, do func() error) (stop func()) {
 
 // A walk must not be led out of the grant, whenever the program puts a link in the place of a directory.
 func TestDiskSwappedForLink(t *testing.T) {
-	dir := diskDir(t)
+	dir := realDir(t)
 	in, out := filepath.Join(dir, "in"), filepath.Join(dir, "out")
 	put(t, filepath.Join(in, "d/sub/file"), 64<<10)
 	put(t, filepath.Join(out, "sub/file"), 8*mega)
@@ -159,7 +159,7 @@ func TestDiskSwappedForLink(t *testing.T) {
 	})
 	var largest int64
 	for end := time.Now().Add(time.Second); time.Now().Before(end); {
-		largest = max(largest, measureDisk([]string{in}).Bytes)
+		largest = max(largest, Measure([]string{in}).Bytes)
 	}
 	stop()
 	if largest > mega {
@@ -169,7 +169,7 @@ func TestDiskSwappedForLink(t *testing.T) {
 
 func TestDiskDeep(t *testing.T) {
 	const depth = 2000
-	dir := diskDir(t)
+	dir := realDir(t)
 	deepTree(t, dir, depth) // beside the way down there are files, and some of them are read only on the way up
 	var st unix.Stat_t
 	must(t, unix.Stat(dir, &st))
@@ -178,13 +178,13 @@ func TestDiskDeep(t *testing.T) {
 		most = max(most, descriptors(t))
 		return nil
 	})
-	var use diskUse
+	var use Use
 	for range 3 {
-		use = measureDisk([]string{dir})
+		use = Measure([]string{dir})
 	}
 	stop()
 	near(t, "deep", use, depth*(st.Blocks*512+2*4096))
-	if most > before+diskOpen+20 {
+	if most > before+mostOpen+20 {
 		t.Errorf("%d descriptors open, %d before", most, before)
 	}
 }
@@ -220,11 +220,11 @@ func descriptors(tb testing.TB) int {
 
 // What is moved out of the way while the walk is below it cannot be gone back to.
 func TestDiskMovedWhileBelow(t *testing.T) {
-	dir := diskDir(t)
-	deepTree(t, dir, diskOpen+10)
+	dir := realDir(t)
+	deepTree(t, dir, mostOpen+10)
 	g := openGrants([]string{dir})
 	defer g.close()
-	w := &diskWalker{grants: g, linked: map[diskInode]bool{}}
+	w := &walker{grants: g, linked: map[inode]bool{}}
 	w.enter(int(g.files[0].Fd()), ".", 0)
 	deepest := 0
 	for len(w.levels) > 0 {
@@ -235,25 +235,25 @@ func TestDiskMovedWhileBelow(t *testing.T) {
 		}
 		w.visit(name)
 		if n := len(w.levels); n > deepest {
-			if deepest = n; n == diskOpen+10 {
+			if deepest = n; n == mostOpen+10 {
 				must(t, os.Rename(filepath.Join(dir, "m/m/m/m"), filepath.Join(dir, "moved")))
 			}
 		}
 	}
-	if !w.use.Incomplete || deepest < diskOpen+10 {
+	if !w.use.Incomplete || deepest < mostOpen+10 {
 		t.Errorf("%+v, depth %d", w.use, deepest)
 	}
 }
 
 func TestDiskOtherMounts(t *testing.T) {
-	dir := diskDir(t)
+	dir := realDir(t)
 	put(t, filepath.Join(dir, "in/file"), mega)
 	put(t, filepath.Join(dir, "in/one"), 0)
 	put(t, filepath.Join(dir, "beside/big"), 4*mega)
 	sub, same := filepath.Join(dir, "in/sub"), filepath.Join(dir, "in/same")
 	must(t, os.Mkdir(sub, 0o755), os.Mkdir(same, 0o755))
 	var skip error
-	var use diskUse
+	var use Use
 	var apart sync.WaitGroup
 	apart.Go(func() {
 		runtime.LockOSThread() // for good: the thread ends with its mount namespace
@@ -266,7 +266,7 @@ func TestDiskOtherMounts(t *testing.T) {
 		)
 		if skip == nil {
 			put(t, filepath.Join(sub, "big"), 4*mega)
-			use = measureDisk([]string{filepath.Join(dir, "in")})
+			use = Measure([]string{filepath.Join(dir, "in")})
 		}
 	})
 	apart.Wait()
@@ -277,25 +277,25 @@ func TestDiskOtherMounts(t *testing.T) {
 }
 
 func TestDiskDeletionGivesBack(t *testing.T) {
-	dir := diskDir(t)
+	dir := realDir(t)
 	put(t, filepath.Join(dir, "old"), mega)
-	w := newDiskWatch([]string{dir}, measureDisk([]string{dir}), 2*mega)
-	defer w.close()
+	w := NewWatch([]string{dir}, Measure([]string{dir}), 2*mega)
+	defer w.Close()
 	now := time.Now()
 	for _, size := range []int{mega, 3 * mega, 0} {
 		put(t, filepath.Join(dir, "new"), size)
 		now = now.Add(time.Minute)
-		added, over, next := w.check(now, -1)
-		if over != (size > 2*mega) || added < int64(size) || added > int64(size)+64<<10 || next <= 0 || next > diskTick {
+		added, over, next := w.Check(now, -1)
+		if over != (size > 2*mega) || added < int64(size) || added > int64(size)+64<<10 || next <= 0 || next > tick {
 			t.Errorf("%d: %d added, %v, next in %v", size, added, over, next)
 		}
 	}
 	must(t, os.Remove(filepath.Join(dir, "old")))
-	if added, over, _ := w.check(now.Add(time.Minute), -1); added != 0 || over {
+	if added, over, _ := w.Check(now.Add(time.Minute), -1); added != 0 || over {
 		t.Errorf("less than at first: %d %v", added, over)
 	}
-	w.close()
-	if _, over, _ := w.check(now.Add(2*time.Minute), 1<<40); over {
+	w.Close()
+	if _, over, _ := w.Check(now.Add(2*time.Minute), 1<<40); over {
 		t.Error("a watch that has been closed finds something")
 	}
 }
@@ -318,9 +318,9 @@ func TestDiskExceededSoon(t *testing.T) {
 // writeBeyond writes as fast as it can until a watch says that it is too much, and says how much that was.
 func writeBeyond(t *testing.T, limit int64, accounted bool) int64 {
 	t.Helper()
-	dir := diskDir(t)
-	w := newDiskWatch([]string{dir}, measureDisk([]string{dir}), limit)
-	defer w.close()
+	dir := realDir(t)
+	w := NewWatch([]string{dir}, Measure([]string{dir}), limit)
+	defer w.Close()
 	f, err := os.OpenFile(filepath.Join(dir, "big"), os.O_CREATE|os.O_WRONLY, 0o600)
 	must(t, err)
 	defer f.Close()
@@ -341,7 +341,7 @@ func writeBeyond(t *testing.T, limit int64, accounted bool) int64 {
 		if accounted {
 			written = total.Load()
 		}
-		_, over, next := w.check(time.Now(), written)
+		_, over, next := w.Check(time.Now(), written)
 		if over {
 			return total.Load()
 		}

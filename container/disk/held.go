@@ -1,4 +1,4 @@
-package container
+package disk
 
 import (
 	"bufio"
@@ -11,11 +11,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// heldBy makes a watch count the files that processes have open and that have no name any more, as temporary files often
+// HeldBy makes a watch count the files that processes have open and that have no name any more, as temporary files often
 // are. What can be held and not be seen makes a walk incomplete: files in flight between sockets, and mappings of files
 // that nobody has open.
-func heldBy(pids func() []int) func(*diskWalker) {
-	return func(w *diskWalker) {
+func HeldBy(pids func() []int) func(*walker) {
+	return func(w *walker) {
 		for _, pid := range pids() {
 			if w.ended() {
 				return
@@ -25,7 +25,7 @@ func heldBy(pids func() []int) func(*diskWalker) {
 	}
 }
 
-func (w *diskWalker) process(pid int) {
+func (w *walker) process(pid int) {
 	w.open(fmt.Sprintf("/proc/%d/exe", pid))
 	w.task(pid, pid)
 	tids, err := dirNames(fmt.Sprintf("/proc/%d/task", pid))
@@ -47,7 +47,7 @@ func (w *diskWalker) process(pid int) {
 	}
 }
 
-func (w *diskWalker) task(pid, tid int) {
+func (w *walker) task(pid, tid int) {
 	dir := fmt.Sprintf("/proc/%d/task/%d", pid, tid)
 	names, err := dirNames(dir + "/fd")
 	w.failed(err)
@@ -72,14 +72,14 @@ func dirNames(path string) ([]string, error) {
 }
 
 // failed is told of an error: a process that has ended holds nothing.
-func (w *diskWalker) failed(err error) {
+func (w *walker) failed(err error) {
 	if err != nil && !errors.Is(err, unix.ENOENT) && !errors.Is(err, unix.ESRCH) {
 		w.use.Incomplete = true
 	}
 }
 
 // open counts the file behind a magic link if it has no name, and says of what kind it is.
-func (w *diskWalker) open(link string) uint16 {
+func (w *walker) open(link string) uint16 {
 	// No word with whoever serves the file: that might be the program.
 	if err := unix.Statx(unix.AT_FDCWD, link, unix.AT_STATX_DONT_SYNC, unix.STATX_BASIC_STATS, &w.st); err != nil {
 		w.failed(err)
@@ -100,7 +100,7 @@ func onDisk(link string) bool {
 }
 
 // socket looks for descriptors that were sent and not received yet.
-func (w *diskWalker) socket(info string) {
+func (w *walker) socket(info string) {
 	data, err := os.ReadFile(info)
 	w.failed(err)
 	for line := range strings.Lines(string(data)) {
@@ -110,7 +110,7 @@ func (w *diskWalker) socket(info string) {
 }
 
 // mappings looks for files without a name that no descriptor has shown. How much they take only root could see.
-func (w *diskWalker) mappings(maps string) {
+func (w *walker) mappings(maps string) {
 	f, err := os.Open(maps)
 	if err != nil {
 		w.failed(err)
@@ -136,9 +136,9 @@ func (w *diskWalker) mappings(maps string) {
 }
 
 // shown says whether a file of the grants' file systems has been counted.
-func (w *diskWalker) shown(ino uint64) bool {
+func (w *walker) shown(ino uint64) bool {
 	for dev := range w.grants.devices {
-		if w.linked[diskInode{dev, ino}] {
+		if w.linked[inode{dev, ino}] {
 			return true
 		}
 	}

@@ -1,4 +1,4 @@
-package container
+package disk
 
 import (
 	"os"
@@ -12,7 +12,7 @@ import (
 
 // What has no name any more takes space as long as somebody holds it.
 func TestDiskHeld(t *testing.T) {
-	dir := diskDir(t)
+	dir := realDir(t)
 	nameless := func() *os.File {
 		path := filepath.Join(dir, "file")
 		put(t, path, 2*mega)
@@ -27,10 +27,10 @@ func TestDiskHeld(t *testing.T) {
 	}
 	look := func(what string, written, least, most int64) {
 		t.Helper()
-		w := newDiskWatch([]string{dir}, measureDisk([]string{dir}), mega)
-		defer w.close()
-		w.held = heldBy(func() []int { return []int{os.Getpid()} })
-		if added, over, _ := w.check(time.Now(), written); added < least || added > most || over != (least > mega) {
+		w := NewWatch([]string{dir}, Measure([]string{dir}), mega)
+		defer w.Close()
+		w.Held = HeldBy(func() []int { return []int{os.Getpid()} })
+		if added, over, _ := w.Check(time.Now(), written); added < least || added > most || over != (least > mega) {
 			t.Errorf("%s: %d %v", what, added, over)
 		}
 	}

@@ -1,4 +1,4 @@
-package container
+package disk
 
 import (
 	"encoding/binary"
@@ -10,51 +10,39 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// limits.disk: how much a sandbox has added to the host directories and files that it may write, in allocated blocks.
-// There is no quota that an unprivileged caller could set, so this is a watch: the trees are walked, and between walks,
-// which are dear, the free space of their file systems and the kernel's account of what was written tell whether another
-// walk is needed (diskwatch.go). The program changes the trees under the walk and is hostile: no link is followed, no mount
-// crossed, a directory is only ever reached through its parent's descriptor. What the program renames during a walk may be
-// seen twice or not at all; too much counts only if two walks say so. What it has shut against us, or made too large to walk
-// through, is as much as the file system has lost since the sandbox was made.
-//
-// Blocks that are promised but not placed yet (delayed allocation) count on ext4, xfs and btrfs at once: stat adds them.
-// On zfs, f2fs and over a network they show late, seconds or until they are written out. xfs sets aside more than a
-// growing file needs, up to twice its size; that is taken too until the file is closed. Compression and shared extents
-// are not seen: a reflink counts in full.
 const (
-	diskTick    = 50 * time.Millisecond // between two looks
-	diskMinTick = 5 * time.Millisecond
-	diskFastest = 8 << 30 // bytes a second that a program may begin to write at any time: memory takes them
+	tick    = 50 * time.Millisecond // between two looks
+	minTick = 5 * time.Millisecond
+	fastest = 8 << 30 // bytes a second that a program may begin to write at any time: memory takes them
 
-	diskShare = 10          // of what time passes, this part (one in ...) may be spent walking
-	diskBurst = time.Second // what may be saved up of it
-	diskAge   = time.Second // a walk is never believed for longer than this, or 20 times what it took
-	diskCheap = 20 * time.Millisecond
+	walkShare = 10          // of what time passes, this part (one in ...) may be spent walking
+	burst     = time.Second // what may be saved up of it
+	maxAge    = time.Second // a walk is never believed for longer than this, or 20 times what it took
+	cheapWalk = 20 * time.Millisecond
 
-	diskWalk   = 30 * time.Second // for those that make more files than we can look at
-	diskGrace  = time.Second      // what free space says counts for so long without a walk, and three times the first walk
-	diskOpen   = 32               // directories open at a time
-	diskDepth  = 1 << 18          // levels; 80 bytes each
-	diskLinked = 1 << 19          // inodes with several names that are remembered
+	maxWalk    = 30 * time.Second // for those that make more files than we can look at
+	leastGrace = time.Second      // what free space says counts for so long without a walk, and three times the first walk
+	mostOpen   = 32               // directories open at a time
+	mostLevels = 1 << 18          // levels; 80 bytes each
+	mostLinked = 1 << 19          // inodes with several names that are remembered
 )
 
-// diskUse is what the writable grants take at a moment.
-type diskUse struct {
+// Use is what the writable grants take at a moment.
+type Use struct {
 	Bytes      int64         `json:"bytes"`
 	Incomplete bool          `json:"incomplete,omitempty"` // something could not be read
 	Free       []int64       `json:"free,omitempty"`       // of each file system, before it was read
 	Took       time.Duration `json:"took,omitempty"`
 }
 
-// measureDisk adds up what is in host directories and files. Their paths must hold no links, as those of a Plan do. What
+// Measure adds up what is in host directories and files. Their paths must hold no links, as those of a Plan do. What
 // is in two of them, or has two names, counts once.
-func measureDisk(paths []string) diskUse {
+func Measure(paths []string) Use {
 	g := openGrants(paths)
 	start := time.Now()
 	free, _ := g.free()
-	walked := make(chan diskUse, 1)
-	w := &diskWalker{grants: g, until: start.Add(diskWalk)}
+	walked := make(chan Use, 1)
+	w := &walker{grants: g, until: start.Add(maxWalk)}
 	go func() {
 		defer g.close()
 		walked <- w.walk()
@@ -63,17 +51,17 @@ func measureDisk(paths []string) diskUse {
 	case use := <-walked:
 		use.Free, use.Took = free, time.Since(start)
 		return use
-	case <-time.After(diskWalk + time.Second): // a file system does not answer
+	case <-time.After(maxWalk + time.Second): // a file system does not answer
 		w.stop.Store(true)
-		return diskUse{Incomplete: true, Free: free, Took: diskWalk}
+		return Use{Incomplete: true, Free: free, Took: maxWalk}
 	}
 }
 
-type diskInode struct{ dev, ino uint64 }
+type inode struct{ dev, ino uint64 }
 
-type diskGrants struct {
+type grants struct {
 	files   []*os.File
-	ids     map[diskInode]bool
+	ids     map[inode]bool
 	systems []*os.File      // one of files for each file system
 	devices map[uint64]bool // the file systems' numbers
 	remote  bool            // what is known of a file has to be asked for: a network, or a process, serves it
@@ -82,8 +70,8 @@ type diskGrants struct {
 
 // openGrants opens the grants once: what the program later puts in the way of a path that leads through another grant
 // changes nothing.
-func openGrants(paths []string) *diskGrants {
-	g := &diskGrants{ids: map[diskInode]bool{}, devices: map[uint64]bool{}}
+func openGrants(paths []string) *grants {
+	g := &grants{ids: map[inode]bool{}, devices: map[uint64]bool{}}
 	for _, p := range paths {
 		how := unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: unix.RESOLVE_NO_SYMLINKS}
 		fd, err := unix.Openat2(unix.AT_FDCWD, p, &how)
@@ -124,7 +112,7 @@ func local(f *os.File) bool {
 	return false
 }
 
-func (g *diskGrants) close() {
+func (g *grants) close() {
 	for _, f := range g.files {
 		f.Close()
 	}
@@ -132,7 +120,7 @@ func (g *diskGrants) close() {
 
 // free is the free space of the grants' file systems, and whether it tells at once what is written there. btrfs learns
 // of it when data goes to the disk; of overlayfs and others it is not known what is below.
-func (g *diskGrants) free() (free []int64, prompt bool) {
+func (g *grants) free() (free []int64, prompt bool) {
 	prompt = true
 	for _, f := range g.systems {
 		var st unix.Statfs_t
@@ -150,37 +138,37 @@ func (g *diskGrants) free() (free []int64, prompt bool) {
 	return free, prompt
 }
 
-func statxID(st *unix.Statx_t) diskInode {
-	return diskInode{unix.Mkdev(st.Dev_major, st.Dev_minor), st.Ino}
+func statxID(st *unix.Statx_t) inode {
+	return inode{unix.Mkdev(st.Dev_major, st.Dev_minor), st.Ino}
 }
 
-// diskWalker walks the grants. Its memory is bounded whatever the trees look like.
-type diskWalker struct {
-	grants *diskGrants
+// walker walks the grants. Its memory is bounded whatever the trees look like.
+type walker struct {
+	grants *grants
 	stop   atomic.Bool // ends a walk early
 	until  time.Time   // zero: no end
 
-	use    diskUse
-	linked map[diskInode]bool // with several names, or without one
-	levels []diskLevel
+	use    Use
+	linked map[inode]bool // with several names, or without one
+	levels []level
 	spare  [][]byte
 	st     unix.Statx_t
 }
 
-// diskLevel is a directory on the way from a grant to where the walk is.
-type diskLevel struct {
+// level is a directory on the way from a grant to where the walk is.
+type level struct {
 	fd     int // -1: closed, since too many were open
-	id     diskInode
+	id     inode
 	others bool   // of another user
 	buf    []byte // entries that were read and not looked at yet
 	all    []byte // the memory of buf
 	next   int64  // where the directory goes on after the last entry that was looked at
 }
 
-func (w *diskWalker) walk() diskUse {
-	w.use = diskUse{Incomplete: w.grants.missing}
+func (w *walker) walk() Use {
+	w.use = Use{Incomplete: w.grants.missing}
 	if w.linked == nil {
-		w.linked = map[diskInode]bool{}
+		w.linked = map[inode]bool{}
 	}
 	clear(w.linked)
 	for _, f := range w.grants.files {
@@ -205,19 +193,19 @@ func (w *diskWalker) walk() diskUse {
 }
 
 // look says what a name in a directory is, not where it leads, in w.st.
-func (w *diskWalker) look(dir int, name string, flags int) error {
+func (w *walker) look(dir int, name string, flags int) error {
 	return unix.Statx(dir, name, unix.AT_SYMLINK_NOFOLLOW|unix.AT_NO_AUTOMOUNT|flags, unix.STATX_BASIC_STATS, &w.st)
 }
 
 // add counts what w.st says.
-func (w *diskWalker) add() {
+func (w *walker) add() {
 	bytes := int64(w.st.Blocks) * 512
 	if w.st.Nlink != 1 && w.st.Mode&unix.S_IFMT != unix.S_IFDIR {
 		id := statxID(&w.st)
 		switch {
 		case w.linked[id]:
 			return
-		case len(w.linked) < diskLinked:
+		case len(w.linked) < mostLinked:
 			w.linked[id] = true
 		default:
 			// Each name counts for its part. A file with names elsewhere counts too little like this.
@@ -229,7 +217,7 @@ func (w *diskWalker) add() {
 }
 
 // entry is the next name in the directory where the walk is.
-func (w *diskWalker) entry() string {
+func (w *walker) entry() string {
 	l := &w.levels[len(w.levels)-1]
 	for {
 		if len(l.buf) == 0 && !w.fill(l) {
@@ -247,13 +235,13 @@ func (w *diskWalker) entry() string {
 }
 
 // ended says whether a walk is to be given up, and notes that.
-func (w *diskWalker) ended() bool {
+func (w *walker) ended() bool {
 	over := w.stop.Load() || !w.until.IsZero() && time.Now().After(w.until)
 	w.use.Incomplete = w.use.Incomplete || over
 	return over
 }
 
-func (w *diskWalker) fill(l *diskLevel) bool {
+func (w *walker) fill(l *level) bool {
 	if w.ended() {
 		return false
 	}
@@ -275,13 +263,13 @@ func (w *diskWalker) fill(l *diskLevel) bool {
 
 // missed takes note of what could not be read. What has gone or become another since it was listed is no matter, for
 // programs delete and rename all the time: the next walk sees what is there then.
-func (w *diskWalker) missed(err error, fine bool) {
+func (w *walker) missed(err error, fine bool) {
 	if !fine && !errors.Is(err, unix.ENOENT) && !errors.Is(err, unix.ENOTDIR) && !errors.Is(err, unix.ELOOP) {
 		w.use.Incomplete = true
 	}
 }
 
-func (w *diskWalker) visit(name string) {
+func (w *walker) visit(name string) {
 	l := &w.levels[len(w.levels)-1]
 	// What is mounted here may be served by somebody who does not answer: what the kernel knows tells that it is a mount.
 	err := w.look(l.fd, name, unix.AT_STATX_DONT_SYNC)
@@ -305,7 +293,7 @@ func (w *diskWalker) visit(name string) {
 
 // enter goes down into a directory that has just been looked at. Mounts are told by RESOLVE_NO_XDEV, not by st_dev: a
 // program can make a btrfs subvolume, whose number differs, without being anybody.
-func (w *diskWalker) enter(dir int, name string, owner uint32) {
+func (w *walker) enter(dir int, name string, owner uint32) {
 	euid := os.Geteuid()
 	others := euid != 0 && int(owner) != euid
 	fd, err := openDir(dir, name)
@@ -316,19 +304,19 @@ func (w *diskWalker) enter(dir int, name string, owner uint32) {
 		w.missed(err, shut || errors.Is(err, unix.EXDEV))
 		return
 	}
-	id := diskInode{}
+	id := inode{}
 	if err = w.look(fd, "", unix.AT_EMPTY_PATH); err == nil {
 		id = statxID(&w.st)
 	}
-	if err != nil || len(w.levels) == diskDepth || name != "." && w.grants.ids[id] { // swapped for a grant just now
+	if err != nil || len(w.levels) == mostLevels || name != "." && w.grants.ids[id] { // swapped for a grant just now
 		w.use.Incomplete = true
 		unix.Close(fd)
 		return
 	}
 	w.add()
-	w.levels = append(w.levels, diskLevel{fd: fd, id: id, others: others})
+	w.levels = append(w.levels, level{fd: fd, id: id, others: others})
 	// The first is kept open, to have somewhere to go on.
-	if far := len(w.levels) - 1 - diskOpen; far > 0 && w.levels[far].fd >= 0 {
+	if far := len(w.levels) - 1 - mostOpen; far > 0 && w.levels[far].fd >= 0 {
 		l := &w.levels[far]
 		unix.Close(l.fd)
 		w.reuse(l)
@@ -344,7 +332,7 @@ func openDir(dir int, name string) (int, error) {
 	})
 }
 
-func (w *diskWalker) reuse(l *diskLevel) {
+func (w *walker) reuse(l *level) {
 	if l.all != nil {
 		w.spare = append(w.spare, l.all)
 	}
@@ -353,7 +341,7 @@ func (w *diskWalker) reuse(l *diskLevel) {
 
 // leave goes back up. A directory that was closed on the way down is opened by "..", and must be the same: what was
 // moved meanwhile leads elsewhere, and the walk goes on at the top.
-func (w *diskWalker) leave() {
+func (w *walker) leave() {
 	child := &w.levels[len(w.levels)-1]
 	w.levels = w.levels[:len(w.levels)-1]
 	defer unix.Close(child.fd)

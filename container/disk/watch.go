@@ -1,4 +1,4 @@
-package container
+package disk
 
 import (
 	"bufio"
@@ -13,16 +13,16 @@ import (
 	"github.com/sandboxrun/sandboxrun/rootfs"
 )
 
-// diskPatience is how long a look waits for a walk. Free space has to be looked at meanwhile.
-const diskPatience = 50 * time.Millisecond
+// patience is how long a look waits for a walk. Free space has to be looked at meanwhile.
+const patience = 50 * time.Millisecond
 
-// diskWatch tells how much has been added since the sandbox was made.
-type diskWatch struct {
-	// held, unless nil, counts after each walk what the exec's processes hold and no directory shows.
-	held func(*diskWalker)
+// Watch tells how much has been added since the sandbox was made.
+type Watch struct {
+	// Held, unless nil, counts after each walk what the exec's processes hold and no directory shows.
+	Held func(*walker)
 
 	mu      sync.Mutex
-	walker  diskWalker
+	walker  walker
 	walking chan struct{} // closed when the walk that is under way has ended; nil: there is none
 	doubt   time.Time     // since when free space has said that there is too much, and no walk that there is not
 	last    bool          // the exec has ended: nothing will be looked at any more
@@ -41,30 +41,30 @@ type diskWatch struct {
 	prompt  bool
 	free    []int64
 	written int64
-	known   diskMark
+	known   mark
 	moved   int64 // since that walk, at the last look
 }
 
-// diskMark is how much there was when so much had been written, and so much was free.
-type diskMark struct {
+// mark is how much there was when so much had been written, and so much was free.
+type mark struct {
 	bytes, written int64
 	free           []int64
 }
 
-// newDiskWatch begins a watch for an exec. base is what was there when the sandbox was made; limit what may be added to
+// NewWatch begins a watch for an exec. base is what was there when the sandbox was made; limit what may be added to
 // it.
-func newDiskWatch(paths []string, base diskUse, limit int64) *diskWatch {
-	w := &diskWatch{
-		base: base.Bytes, limit: limit, budget: diskBurst, known: diskMark{bytes: base.Bytes, free: base.Free},
-		grace: diskGrace + 3*base.Took,
+func NewWatch(paths []string, base Use, limit int64) *Watch {
+	w := &Watch{
+		base: base.Bytes, limit: limit, budget: burst, known: mark{bytes: base.Bytes, free: base.Free},
+		grace: leastGrace + 3*base.Took,
 	}
 	w.walker.grants = openGrants(paths)
 	return w
 }
 
-// close ends the watch, and a walk that is under way with it. It may be called from any goroutine, and waits for nobody: a
+// Close ends the watch, and a walk that is under way with it. It may be called from any goroutine, and waits for nobody: a
 // file system may not answer.
-func (w *diskWatch) close() {
+func (w *Watch) Close() {
 	w.walker.stop.Store(true)
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -73,13 +73,13 @@ func (w *diskWatch) close() {
 	}
 }
 
-// check says how much has been added, whether that is more than allowed, and when to ask again. It is called from one
+// Check says how much has been added, whether that is more than allowed, and when to ask again. It is called from one
 // goroutine; written is what the exec's processes have written so far by the kernel's own accounting (the sum of
 // write_bytes - cancelled_write_bytes of /proc/PID/io, or -1 if unknown). Walks have a goroutine of their own: what a
 // program can make takes as long to walk through as it likes.
-func (w *diskWatch) check(now time.Time, written int64) (added int64, exceeded bool, next time.Duration) {
+func (w *Watch) Check(now time.Time, written int64) (added int64, exceeded bool, next time.Duration) {
 	if w.walker.stop.Load() {
-		return w.added, false, diskTick
+		return w.added, false, tick
 	}
 	free, prompt := w.walker.grants.free()
 	w.mu.Lock()
@@ -99,9 +99,9 @@ func (w *diskWatch) check(now time.Time, written int64) (added int64, exceeded b
 	return w.added, w.added > w.limit || w.doubted(now, moved), w.wait(w.limit - w.added - moved)
 }
 
-// final is check for an exec that has ended. What no walk has found by then is as much as free space says; where the file
+// Final is check for an exec that has ended. What no walk has found by then is as much as free space says; where the file
 // system does not say that either, it is too much.
-func (w *diskWatch) final(written int64) bool {
+func (w *Watch) Final(written int64) bool {
 	result := make(chan bool, 1)
 	go func() {
 		w.mu.Lock()
@@ -110,20 +110,20 @@ func (w *diskWatch) final(written int64) bool {
 			w.await(w.walking)
 		}
 		w.mu.Unlock()
-		_, exceeded, _ := w.check(time.Now(), written)
+		_, exceeded, _ := w.Check(time.Now(), written)
 		result <- exceeded
 	}()
 	select {
 	case exceeded := <-result:
 		return exceeded
-	case <-time.After(2 * (w.grace + diskGrace)):
+	case <-time.After(2 * (w.grace + leastGrace)):
 		return true
 	}
 }
 
 // await lets go of the lock while it waits for a walk, for a while.
-func (w *diskWatch) await(walk chan struct{}) {
-	patience := diskPatience
+func (w *Watch) await(walk chan struct{}) {
+	patience := patience
 	if w.last {
 		patience = w.grace
 	}
@@ -139,7 +139,7 @@ func (w *diskWatch) await(walk chan struct{}) {
 
 // doubted says whether free space, or the kernel's account of what was written, has said for too long that there is too
 // much, without a walk that has found less. Then the trees cannot be walked through in time.
-func (w *diskWatch) doubted(now time.Time, moved int64) bool {
+func (w *Watch) doubted(now time.Time, moved int64) bool {
 	if w.added+moved <= w.limit {
 		w.doubt = time.Time{}
 		return false
@@ -151,7 +151,7 @@ func (w *diskWatch) doubted(now time.Time, moved int64) bool {
 }
 
 // since is how much may have been added since the last walk began.
-func (w *diskWatch) since(free []int64, written int64) int64 {
+func (w *Watch) since(free []int64, written int64) int64 {
 	return max(shrunk(w.free, free), since(w.written, written))
 }
 
@@ -172,15 +172,15 @@ func since(before, now int64) int64 {
 }
 
 // pass takes note of the time that has passed, and of how fast things go.
-func (w *diskWatch) pass(now time.Time, moved int64) {
+func (w *Watch) pass(now time.Time, moved int64) {
 	if d := now.Sub(w.checked); d > 0 && !w.checked.IsZero() {
-		w.budget = min(diskBurst, w.budget+d/diskShare)
+		w.budget = min(burst, w.budget+d/walkShare)
 		w.rate = max(w.rate/2, float64(moved-w.moved)/d.Seconds())
 	}
 	w.checked = now
 }
 
-func (w *diskWatch) due(now time.Time, moved int64) bool {
+func (w *Watch) due(now time.Time, moved int64) bool {
 	switch {
 	case w.walks == 0, w.last && w.budget > 0: // others may have freed as much as the program has taken
 		return true
@@ -191,19 +191,19 @@ func (w *diskWatch) due(now time.Time, moved int64) bool {
 	case w.added+moved > w.limit:
 		return true
 	case w.prompt:
-		return now.Sub(w.at) >= max(diskAge, 20*w.took)
+		return now.Sub(w.at) >= max(maxAge, 20*w.took)
 	}
 	return now.Sub(w.at) >= 20*w.took
 }
 
 // measure walks. What was free and written before it counts from there on, so that what is written meanwhile cannot be
 // missed by both.
-func (w *diskWatch) measure(free []int64, written int64, walk chan struct{}) {
+func (w *Watch) measure(free []int64, written int64, walk chan struct{}) {
 	lost := shrunk(w.free, free)
 	total := w.count(free, written)
 	spent := w.took
 	// Unless that takes long, and free space bears it out.
-	if total-w.base > w.limit && (w.took < diskCheap || w.added+lost <= w.limit) {
+	if total-w.base > w.limit && (w.took < cheapWalk || w.added+lost <= w.limit) {
 		total = min(total, w.count(free, written))
 		spent += w.took
 	}
@@ -221,14 +221,14 @@ func (w *diskWatch) measure(free []int64, written int64, walk chan struct{}) {
 }
 
 // count is what the grants take. Where something could not be read, all that was written since everything could be is
-// held to be there still, or all that has gone from the free space, whoever took it: a program can take space without
+// Held to be there still, or all that has gone from the free space, whoever took it: a program can take space without
 // writing.
-func (w *diskWatch) count(free []int64, written int64) int64 {
+func (w *Watch) count(free []int64, written int64) int64 {
 	start := time.Now()
-	w.walker.until = start.Add(diskWalk)
+	w.walker.until = start.Add(maxWalk)
 	use := w.walker.walk()
-	if w.held != nil {
-		w.held(&w.walker)
+	if w.Held != nil {
+		w.Held(&w.walker)
 		use = w.walker.use
 	}
 	w.mu.Lock()
@@ -236,24 +236,24 @@ func (w *diskWatch) count(free []int64, written int64) int64 {
 	w.walks++
 	w.took = time.Since(start)
 	if !use.Incomplete {
-		w.known = diskMark{use.Bytes, written, free}
+		w.known = mark{use.Bytes, written, free}
 		return use.Bytes
 	}
 	return max(use.Bytes, w.known.bytes+max(since(w.known.written, written), shrunk(w.known.free, free)))
 }
 
 // wait is how long what is left lasts.
-func (w *diskWatch) wait(left int64) time.Duration {
-	d := time.Duration(float64(left) / max(diskFastest, w.rate) * float64(time.Second))
+func (w *Watch) wait(left int64) time.Duration {
+	d := time.Duration(float64(left) / max(fastest, w.rate) * float64(time.Second))
 	if w.budget <= 0 {
-		d = max(d, -w.budget*diskShare)
+		d = max(d, -w.budget*walkShare)
 	}
-	return min(max(d, diskMinTick), diskTick)
+	return min(max(d, minTick), tick)
 }
 
-// diskBelow are the places below writable grants where something else is mounted that the program can write too. A file
+// Below are the places below writable grants where something else is mounted that the program can write too. A file
 // system that a process serves is that one's own, and may not answer.
-func diskBelow(view *rootfs.View) []string {
+func Below(view *rootfs.View) []string {
 	f, err := os.Open("/proc/thread-self/mountinfo")
 	if err != nil {
 		return nil

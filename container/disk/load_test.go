@@ -1,4 +1,4 @@
-package container
+package disk
 
 import (
 	"math"
@@ -26,30 +26,30 @@ func manyFiles(tb testing.TB, dir string, n int) {
 }
 
 func TestDiskIdle(t *testing.T) {
-	dir := diskDir(t)
+	dir := realDir(t)
 	manyFiles(t, dir, 20000)
-	w := newDiskWatch([]string{dir}, measureDisk([]string{dir}), math.MaxInt64/2)
-	defer w.close()
+	w := NewWatch([]string{dir}, Measure([]string{dir}), math.MaxInt64/2)
+	defer w.Close()
 	start := time.Now()
-	for now := start; now.Sub(start) < time.Minute; now = now.Add(diskTick) {
-		if _, over, next := w.check(now, 0); over || next != diskTick {
+	for now := start; now.Sub(start) < time.Minute; now = now.Add(tick) {
+		if _, over, next := w.Check(now, 0); over || next != tick {
 			t.Fatalf("%v, next in %v", over, next)
 		}
 	}
 	if !w.prompt {
 		t.Skipf("%d walks: the free space of this file system tells nothing", w.walks)
 	}
-	if t.Logf("%d walks in a minute of nothing", w.walks); w.walks > int(time.Minute/diskAge)+1 {
+	if t.Logf("%d walks in a minute of nothing", w.walks); w.walks > int(time.Minute/maxAge)+1 {
 		t.Error("too many")
 	}
 }
 
 // A neighbour that fills the disk, or a program that writes the same file over and over, must not keep us walking.
 func TestDiskShareOfTime(t *testing.T) {
-	dir := diskDir(t)
+	dir := realDir(t)
 	manyFiles(t, dir, 8000)
-	w := newDiskWatch([]string{dir}, measureDisk([]string{dir}), mega)
-	defer w.close()
+	w := NewWatch([]string{dir}, Measure([]string{dir}), mega)
+	defer w.Close()
 	w.budget = 0
 	w.grace = time.Hour // see TestDiskDoubt
 	start := time.Now()
@@ -59,7 +59,7 @@ func TestDiskShareOfTime(t *testing.T) {
 	for now := start; now.Sub(start) < simulated; {
 		written += 10 * mega
 		walks := w.walks
-		_, over, next := w.check(now, written)
+		_, over, next := w.Check(now, written)
 		if over {
 			t.Fatal("exceeded")
 		}
@@ -69,41 +69,41 @@ func TestDiskShareOfTime(t *testing.T) {
 		}
 		now = now.Add(next)
 	}
-	if spent > simulated/diskShare+2*longest || w.walks < 2 {
+	if spent > simulated/walkShare+2*longest || w.walks < 2 {
 		t.Errorf("%d walks took %v of %v", w.walks, spent, simulated)
 	}
 }
 
 // What is seen twice because it was renamed during a walk is not too much: another walk has to say so too.
 func TestDiskSeenTwice(t *testing.T) {
-	dir := diskDir(t)
+	dir := realDir(t)
 	put(t, filepath.Join(dir, "file"), mega)
-	w := newDiskWatch([]string{dir}, diskUse{}, 2*mega)
-	defer w.close()
+	w := NewWatch([]string{dir}, Use{}, 2*mega)
+	defer w.Close()
 	times := 1
-	w.held = func(walker *diskWalker) {
+	w.Held = func(walker *walker) {
 		if times--; times >= 0 {
 			walker.use.Bytes += 4 * mega
 		}
 	}
 	now := time.Now()
-	if added, over, _ := w.check(now, -1); over || added > 2*mega || w.walks != 2 {
+	if added, over, _ := w.Check(now, -1); over || added > 2*mega || w.walks != 2 {
 		t.Errorf("once: %d %v, %d walks", added, over, w.walks)
 	}
 	times = 2
-	if added, over, _ := w.check(now.Add(time.Minute), -1); !over || added < 5*mega {
+	if added, over, _ := w.Check(now.Add(time.Minute), -1); !over || added < 5*mega {
 		t.Errorf("twice: %d %v", added, over)
 	}
 }
 
 // Trees that cannot be walked through in time are as large as the kernel's own accounts say, and hold up nobody.
 func TestDiskDoubt(t *testing.T) {
-	dir := diskDir(t)
-	w := newDiskWatch([]string{dir}, measureDisk([]string{dir}), mega)
-	defer w.close()
+	dir := realDir(t)
+	w := NewWatch([]string{dir}, Measure([]string{dir}), mega)
+	defer w.Close()
 	stuck := make(chan struct{})
 	defer close(stuck)
-	w.held = func(*diskWalker) { <-stuck }
+	w.Held = func(*walker) { <-stuck }
 	now := time.Now()
 	for _, look := range []struct {
 		after   time.Duration
@@ -111,7 +111,7 @@ func TestDiskDoubt(t *testing.T) {
 		over    bool
 	}{{0, 0, false}, {time.Minute, 0, false}, {2 * time.Minute, 9 * mega, false}, {2*time.Minute + 2*w.grace, 9 * mega, true}} {
 		start := time.Now()
-		if _, over, _ := w.check(now.Add(look.after), look.written); over != look.over {
+		if _, over, _ := w.Check(now.Add(look.after), look.written); over != look.over {
 			t.Errorf("%+v: %v", look, over)
 		}
 		if took := time.Since(start); took > 10*time.Second {
@@ -121,11 +121,11 @@ func TestDiskDoubt(t *testing.T) {
 }
 
 func BenchmarkDiskMeasure(b *testing.B) {
-	dir := diskDir(b)
+	dir := realDir(b)
 	manyFiles(b, dir, 20000)
 	b.ReportAllocs()
 	for b.Loop() {
-		if use := measureDisk([]string{dir}); use.Incomplete {
+		if use := Measure([]string{dir}); use.Incomplete {
 			b.Fatal(use)
 		}
 	}

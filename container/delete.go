@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/sandboxrun/sandboxrun/container/cgroup"
 	"github.com/sandboxrun/sandboxrun/container/procfs"
 	"github.com/sandboxrun/sandboxrun/record"
 )
@@ -133,7 +134,7 @@ func (s *Store) removeGroups(id string) error {
 		return nil
 	}
 	if err == nil {
-		err = removeNoted(strings.FieldsFunc(string(data), func(c rune) bool { return c == '\n' }))
+		err = cgroup.RemoveNoted(strings.FieldsFunc(string(data), func(c rune) bool { return c == '\n' }))
 	}
 	if err != nil {
 		return fmt.Errorf("remove control groups of sandbox %q: %w", id, err)

@@ -2,7 +2,6 @@ package container
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math"
 	"os"
@@ -14,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/sandboxrun/sandboxrun/container/cgroup"
 	"github.com/sandboxrun/sandboxrun/forkexec"
 	"github.com/sandboxrun/sandboxrun/spec"
 )
@@ -37,7 +37,7 @@ type facts struct {
 
 	limits    []spec.Limit // how each would be held
 	limitsErr error
-	groups    groupFacts
+	groups    cgroup.Facts
 
 	core   spec.Core
 	id     idFacts
@@ -79,7 +79,7 @@ func gather(ctx context.Context, e Examination) *facts {
 	f.clone3 = tryClone3()
 	f.landlock, f.landErr = landlockABI()
 	f.limits, f.limitsErr = rungs()
-	f.groups, f.id = findGroups(), findIDs()
+	f.groups, f.id = cgroup.Find(), findIDs()
 	f.core = probeCore()
 	f.loader, f.selfOK = ownLoader()
 	return f
@@ -149,36 +149,6 @@ func rungs() ([]spec.Limit, error) {
 	return plan.Limits, nil
 }
 
-// groupFacts are why control groups are as they are, for the command that changes that.
-type groupFacts struct {
-	found    spec.Cgroups
-	systemd  bool
-	unified  string   // version 2: where it is mounted, if it has controllers
-	legacy   []string // version 1: the directories in which groups would be made
-	readOnly bool
-}
-
-func findGroups() groupFacts {
-	m, err := thisMachine()
-	if err != nil {
-		return groupFacts{found: spec.Cgroups{Reason: err.Error()}}
-	}
-	g := groupFacts{found: m.probe(), systemd: m.systemd}
-	top := ""
-	if mount, _, err := m.unified(); err == nil {
-		g.unified, top = mount.point, mount.point
-	} else {
-		for _, c := range cgroupWanted() {
-			if dir, ok := m.legacyParent(c); ok {
-				g.legacy = append(g.legacy, dir)
-				top = dir
-			}
-		}
-	}
-	g.readOnly = top != "" && errors.Is(unix.Access(top, unix.W_OK), unix.EROFS)
-	return g
-}
-
 // ownLoader is the loader that this binary asks for.
 func ownLoader() (string, error) {
 	f, err := os.Open("/proc/self/exe")
@@ -245,7 +215,7 @@ func sweepTrials(parent string) {
 	entries, _ := os.ReadDir(parent)
 	for _, e := range entries {
 		path := filepath.Join(parent, e.Name())
-		if !strings.HasPrefix(e.Name(), trialPrefix) || !ownedDir(path, os.Geteuid()) {
+		if !strings.HasPrefix(e.Name(), trialPrefix) || !cgroup.OwnedDir(path, os.Geteuid()) {
 			continue
 		}
 		if info, err := e.Info(); err == nil && time.Since(info.ModTime()) > time.Hour {
@@ -282,3 +252,5 @@ func printable(s string) string {
 	}
 	return strings.ToValidUTF8(s, "?")
 }
+
+func exists(path string) bool { return unix.Access(path, unix.F_OK) == nil }

@@ -37,8 +37,8 @@ func (f *facts) limitRows() []Check {
 		default:
 			by := f.limits[at].EnforcedBy
 			value := by
-			if f.groups.found.Reason != "" {
-				value += " (" + printable(f.groups.found.Reason) + ")"
+			if f.groups.Found.Reason != "" {
+				value += " (" + printable(f.groups.Found.Reason) + ")"
 			}
 			rows = append(rows, weaker(name, value, limitCost(c.limit, by), f.groupFix()))
 		}
@@ -50,16 +50,16 @@ func (f *facts) limitRows() []Check {
 func (f *facts) groupFix() string {
 	g, a := f.groups, f.around
 	switch {
-	case g.readOnly:
+	case g.ReadOnly:
 		return "docker run --cgroupns private --security-opt writable-cgroups=true"
-	case g.systemd && len(g.found.Controllers) > 0:
+	case g.Systemd && len(g.Found.Controllers) > 0:
 		return a.asRoot("sh -c " + quoted(delegateSystemd))
-	case g.systemd:
+	case g.Systemd:
 		return a.asRoot("loginctl enable-linger " + f.user)
-	case g.unified != "":
-		return a.asRoot("sh -c " + quoted(fmt.Sprintf(delegateUnified, g.unified, a.uid)) + " sh $$")
-	case len(g.legacy) > 0:
-		return a.asRoot("sh -c " + quoted(fmt.Sprintf(delegateLegacy, strings.Join(g.legacy, " "), a.uid)) + " sh $$")
+	case g.Unified != "":
+		return a.asRoot("sh -c " + quoted(fmt.Sprintf(delegateUnified, g.Unified, a.uid)) + " sh $$")
+	case len(g.Legacy) > 0:
+		return a.asRoot("sh -c " + quoted(fmt.Sprintf(delegateLegacy, strings.Join(g.Legacy, " "), a.uid)) + " sh $$")
 	}
 	return a.asRoot("mount -t cgroup2 cgroup2 /sys/fs/cgroup")
 }

@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/sandboxrun/sandboxrun/container/cgroup"
 	"github.com/sandboxrun/sandboxrun/container/procfs"
 	"github.com/sandboxrun/sandboxrun/forkexec"
 	"github.com/sandboxrun/sandboxrun/spec"
@@ -57,7 +58,7 @@ func TestRows(t *testing.T) {
 			for i := range f.limits {
 				f.limits[i].EnforcedBy = by
 			}
-			f.groups.found.Reason = "no systemd"
+			f.groups.Found.Reason = "no systemd"
 		}
 	}
 	for _, tt := range []struct {
@@ -172,21 +173,21 @@ func TestPrintable(t *testing.T) {
 // The commands that give a shell a control group are words that a shell reads as we mean them.
 func TestGroupFix(t *testing.T) {
 	for _, tt := range []struct {
-		groups groupFacts
+		groups cgroup.Facts
 		uid    int
 		want   string
 	}{
-		{groupFacts{readOnly: true, unified: "/sys/fs/cgroup"}, 0, "docker run --cgroupns private --security-opt writable-cgroups=true"},
-		{groupFacts{systemd: true, unified: "/sys/fs/cgroup"}, 1000, "sudo loginctl enable-linger ann"},
-		{groupFacts{systemd: true, found: spec.Cgroups{Controllers: []string{"pids"}}}, 1000, "delegate.conf"},
-		{groupFacts{unified: "/sys/fs/cgroup"}, 1000, "d=/sys/fs/cgroup; g=$d/user-1000;"},
-		{groupFacts{legacy: []string{"/sys/fs/cgroup/memory", "/sys/fs/cgroup/pids"}}, 1000, "for d in /sys/fs/cgroup/memory /sys/fs/cgroup/pids;"},
-		{groupFacts{}, 0, "mount -t cgroup2 cgroup2 /sys/fs/cgroup"},
+		{cgroup.Facts{ReadOnly: true, Unified: "/sys/fs/cgroup"}, 0, "docker run --cgroupns private --security-opt writable-cgroups=true"},
+		{cgroup.Facts{Systemd: true, Unified: "/sys/fs/cgroup"}, 1000, "sudo loginctl enable-linger ann"},
+		{cgroup.Facts{Systemd: true, Found: spec.Cgroups{Controllers: []string{"pids"}}}, 1000, "delegate.conf"},
+		{cgroup.Facts{Unified: "/sys/fs/cgroup"}, 1000, "d=/sys/fs/cgroup; g=$d/user-1000;"},
+		{cgroup.Facts{Legacy: []string{"/sys/fs/cgroup/memory", "/sys/fs/cgroup/pids"}}, 1000, "for d in /sys/fs/cgroup/memory /sys/fs/cgroup/pids;"},
+		{cgroup.Facts{}, 0, "mount -t cgroup2 cgroup2 /sys/fs/cgroup"},
 	} {
 		f := wellFacts()
 		f.groups, f.around.uid = tt.groups, tt.uid
 		got := f.groupFix()
-		if !strings.Contains(got, tt.want) || strings.HasPrefix(got, "sudo ") != (tt.uid != 0 && !tt.groups.readOnly) {
+		if !strings.Contains(got, tt.want) || strings.HasPrefix(got, "sudo ") != (tt.uid != 0 && !tt.groups.ReadOnly) {
 			t.Errorf("%+v: %s", tt.groups, got)
 		}
 		if out, err := exec.Command("sh", "-n", "-c", got).CombinedOutput(); err != nil {

@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/sandboxrun/sandboxrun/container/cgroup"
 	"github.com/sandboxrun/sandboxrun/container/disk"
 	"github.com/sandboxrun/sandboxrun/forkexec"
 	"github.com/sandboxrun/sandboxrun/rootfs"
@@ -71,8 +72,8 @@ func (sb *Sandbox) holdByGroups(plan *spec.Plan) error {
 		return nil
 	}
 	l := plan.Exec.Limits
-	limits := cgroupLimits{Memory: l.Memory, Pids: l.Pids, CPUs: l.CPUs}
-	dirs, err := makeCgroups(plan.Cgroups, cgroupName(sb.store.path, sb.state.ID), sb.state.PID, limits, sb.noteGroup)
+	limits := cgroup.Limits{Memory: l.Memory, Pids: l.Pids, CPUs: l.CPUs}
+	dirs, err := cgroup.Make(plan.Cgroups, cgroupName(sb.store.path, sb.state.ID), sb.state.PID, limits, sb.noteGroup)
 	if err != nil {
 		return fail("limit_unenforceable", `enforce = "best_effort" does without control groups`, "limit sandbox: %w", err)
 	}
@@ -160,7 +161,7 @@ func reachGroups(groups []forkexec.Group) error {
 		if !g.Unified {
 			continue
 		}
-		if err := reachCgroup(g.Dir); err != nil {
+		if err := cgroup.Reach(g.Dir); err != nil {
 			return fail("limit_unenforceable", "run sandboxrun where the service manager of your user answers, as in a login session", "start exec: %w", err)
 		}
 	}

@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/sandboxrun/sandboxrun/container/cgroup"
 	"github.com/sandboxrun/sandboxrun/forkexec"
 	"github.com/sandboxrun/sandboxrun/spec"
 )
@@ -68,11 +69,11 @@ func limitFiles(l spec.Limits) map[string]string {
 	}
 	quota := "max"
 	if l.CPUs > 0 {
-		quota = fmt.Sprint(int64(math.Ceil(l.CPUs * cgroupPeriod)))
+		quota = fmt.Sprint(int64(math.Ceil(l.CPUs * cgroup.Period)))
 	}
 	return map[string]string{
 		"cgroup.controllers": "cpu memory pids", "memory.max": number(l.Memory), "memory.high": "max", "memory.swap.max": "0",
-		"cpu.max": fmt.Sprintf("%s %d", quota, cgroupPeriod), "pids.max": number(l.Pids),
+		"cpu.max": fmt.Sprintf("%s %d", quota, cgroup.Period), "pids.max": number(l.Pids),
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/sandboxrun/sandboxrun/container/cgroup"
 	"github.com/sandboxrun/sandboxrun/forkexec"
 	"github.com/sandboxrun/sandboxrun/rootfs"
 	"github.com/sandboxrun/sandboxrun/spec"
@@ -103,7 +104,7 @@ func probeLimits(h *spec.Host, l spec.Limits) error {
 	h.CPUs, h.Nofile = cpus.Count(), files.Max
 	h.Core = probeCore()
 	if l.Memory > 0 || l.Pids > 0 || l.CPUs > 0 {
-		h.Cgroups = probeCgroups()
+		h.Cgroups = cgroup.Probe()
 	}
 	if l.Pids > 0 && !slices.Contains(h.Cgroups.Controllers, "pids") {
 		h.Nproc = forkexec.ProbeNproc()

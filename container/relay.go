@@ -17,6 +17,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/sandboxrun/sandboxrun/container/cgroup"
 	"github.com/sandboxrun/sandboxrun/container/procfs"
 	"github.com/sandboxrun/sandboxrun/forkexec"
 	"github.com/sandboxrun/sandboxrun/relay"
@@ -96,7 +97,7 @@ func (sb *Sandbox) limitRelay(pid int) error {
 		if g.Unified || g.Controllers&forkexec.GroupCPU == 0 || g.Controllers&forkexec.GroupMemory != 0 {
 			continue
 		}
-		if err := writeControl(filepath.Join(g.Dir, "cgroup.procs"), strconv.Itoa(pid)); err != nil {
+		if err := cgroup.WriteControl(filepath.Join(g.Dir, "cgroup.procs"), strconv.Itoa(pid)); err != nil {
 			return fail("limit_unenforceable", `enforce = "best_effort" does without control groups`, "limit relay: %w", err)
 		}
 	}

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/sandboxrun/sandboxrun/container/cgroup"
 )
 
 // Error is a failure of ours, with a stable word for programs and a hint for people.
@@ -58,16 +60,10 @@ func StorePath(dir, runtimeDir string, uid int) string {
 		return dir
 	case uid == 0 && unix.Access("/run", unix.W_OK) == nil: // not so for the root of a user namespace of somebody's
 		return "/run/sandboxrun"
-	case ownedDir(runtimeDir, uid):
+	case cgroup.OwnedDir(runtimeDir, uid):
 		return filepath.Join(runtimeDir, "sandboxrun")
 	}
 	return "/tmp/sandboxrun-" + strconv.Itoa(uid)
-}
-
-// ownedDir keeps a runtime directory out that sudo or su left behind from somebody else.
-func ownedDir(path string, uid int) bool {
-	var st unix.Stat_t
-	return path != "" && unix.Lstat(path, &st) == nil && st.Mode&unix.S_IFMT == unix.S_IFDIR && int(st.Uid) == uid
 }
 
 // OpenStore opens the state directory and makes it if it is not there, for the caller alone. It must be a real directory

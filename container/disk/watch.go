@@ -99,7 +99,7 @@ func (w *Watch) Check(now time.Time, written int64) (added int64, exceeded bool,
 	return w.added, w.added > w.limit || w.doubted(now, moved), w.wait(w.limit - w.added - moved)
 }
 
-// Final is check for an exec that has ended. What no walk has found by then is as much as free space says; where the file
+// Final is Check for an exec that has ended. What no walk has found by then is as much as free space says; where the file
 // system does not say that either, it is too much.
 func (w *Watch) Final(written int64) bool {
 	result := make(chan bool, 1)
@@ -221,7 +221,7 @@ func (w *Watch) measure(free []int64, written int64, walk chan struct{}) {
 }
 
 // count is what the grants take. Where something could not be read, all that was written since everything could be is
-// Held to be there still, or all that has gone from the free space, whoever took it: a program can take space without
+// held to be there still, or all that has gone from the free space, whoever took it: a program can take space without
 // writing.
 func (w *Watch) count(free []int64, written int64) int64 {
 	start := time.Now()

@@ -1,4 +1,4 @@
-package container
+package cgroup
 
 import (
 	"maps"
@@ -148,8 +148,8 @@ func TestCgroupsAreFound(t *testing.T) {
 // What is not what it is said to be is not used, however it is mounted.
 func TestCgroupsMustBeSome(t *testing.T) {
 	dir := t.TempDir()
-	m := &cgroupMachine{
-		mounts: []cgroupMount{
+	m := &hierarchies{
+		mounts: []mountedAt{
 			{root: "/", point: dir, controllers: []string{"memory", "pids", "cpu"}}, {root: "/", point: dir, v2: true},
 		},
 		own: map[string]string{"memory": "/", "pids": "/", "cpu": "/", "": "/"},
@@ -161,20 +161,20 @@ func TestCgroupsMustBeSome(t *testing.T) {
 	if want := "cgroup v2 is not mounted; no systemd; cgroup v1: no hierarchy for memory, pids, cpu"; facts.Reason != want {
 		t.Errorf("%q, want %q", facts.Reason, want)
 	}
-	if err := removeNoted([]string{filepath.Join(dir, "sandboxrun-x")}); err != nil {
+	if err := RemoveNoted([]string{filepath.Join(dir, "sandboxrun-x")}); err != nil {
 		t.Error(err) // it is not there
 	}
 	if err := os.Mkdir(filepath.Join(dir, "sandboxrun-x"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if err := removeNoted([]string{filepath.Join(dir, "sandboxrun-x")}); err == nil {
+	if err := RemoveNoted([]string{filepath.Join(dir, "sandboxrun-x")}); err == nil {
 		t.Error("a directory that is no control group was removed")
 	}
 }
 
 func TestCgroupsOnlyOursAreRemoved(t *testing.T) {
 	for _, name := range []string{"sandboxrun-8f-a", "sandboxrun-8f-a.b_C-9", "sandboxrun-x.scope"} {
-		if !cgroupShaped(name) {
+		if !shaped(name) {
 			t.Errorf("%q is refused", name)
 		}
 	}
@@ -184,7 +184,7 @@ func TestCgroupsOnlyOursAreRemoved(t *testing.T) {
 		"sandboxrun-" + strings.Repeat("x", 200),
 	}
 	for _, name := range bad {
-		if cgroupShaped(name) {
+		if shaped(name) {
 			t.Errorf("%q is taken for ours", name)
 		}
 	}
@@ -192,14 +192,14 @@ func TestCgroupsOnlyOursAreRemoved(t *testing.T) {
 		"", "/", "/sys/fs/cgroup", "/sys/fs/cgroup/memory", "sandboxrun-a", "/sys/fs/cgroup/sandboxrun-a/..",
 		"/sys/fs/cgroup//sandboxrun-a", "/sys/fs/cgroup/sandboxrun-a/", "scope:", "scope:x.scope", "scope:sandboxrun-a", "scope:../sandboxrun-a.scope",
 	} {
-		if err := removeNoted([]string{path}); err == nil {
+		if err := RemoveNoted([]string{path}); err == nil {
 			t.Errorf("%q: no error", path)
 		}
 	}
-	if _, err := makeCgroups(spec.Cgroups{Kind: spec.ByCgroup1}, "../x", 1, cgroupLimits{}, nil); err == nil {
+	if _, err := Make(spec.Cgroups{Kind: spec.ByCgroup1}, "../x", 1, Limits{}, nil); err == nil {
 		t.Error("a name that is none was taken")
 	}
-	if _, err := makeCgroups(spec.Cgroups{Reason: "there is none"}, "sandboxrun-x", 1, cgroupLimits{}, nil); err == nil ||
+	if _, err := Make(spec.Cgroups{Reason: "there is none"}, "sandboxrun-x", 1, Limits{}, nil); err == nil ||
 		!strings.Contains(err.Error(), "there is none") {
 		t.Error(err)
 	}
@@ -208,18 +208,18 @@ func TestCgroupsOnlyOursAreRemoved(t *testing.T) {
 func TestCgroupsLimitsAsWritten(t *testing.T) {
 	page := int64(os.Getpagesize())
 	for _, tt := range []struct {
-		limits cgroupLimits
+		limits Limits
 		pages  int64
 		quota  int64
 		needs  string
 	}{
-		{cgroupLimits{}, 0, 0, ""},
-		{cgroupLimits{Memory: 512 << 20}, 512 << 20, 0, "memory"},
-		{cgroupLimits{Memory: 10*page + 1, Pids: 3}, 10 * page, 0, "memory pids"},
-		{cgroupLimits{Memory: 11*page - 1}, 10 * page, 0, "memory"},
-		{cgroupLimits{CPUs: 0.01}, 0, 1000, "cpu"},
-		{cgroupLimits{CPUs: 0.29}, 0, 29000, "cpu"}, // in floating point a little less
-		{cgroupLimits{CPUs: 4096, Pids: 1}, 0, 409600000, "pids cpu"},
+		{Limits{}, 0, 0, ""},
+		{Limits{Memory: 512 << 20}, 512 << 20, 0, "memory"},
+		{Limits{Memory: 10*page + 1, Pids: 3}, 10 * page, 0, "memory pids"},
+		{Limits{Memory: 11*page - 1}, 10 * page, 0, "memory"},
+		{Limits{CPUs: 0.01}, 0, 1000, "cpu"},
+		{Limits{CPUs: 0.29}, 0, 29000, "cpu"}, // in floating point a little less
+		{Limits{CPUs: 4096, Pids: 1}, 0, 409600000, "pids cpu"},
 	} {
 		l := tt.limits
 		if l.pages() != strconv.FormatInt(tt.pages, 10) || l.quota() != tt.quota || strings.Join(l.needs(), " ") != tt.needs {
@@ -229,7 +229,7 @@ func TestCgroupsLimitsAsWritten(t *testing.T) {
 }
 
 func TestCgroupsScopeProperties(t *testing.T) {
-	text := func(controllers []string, l cgroupLimits) map[string]string {
+	text := func(controllers []string, l Limits) map[string]string {
 		got := map[string]string{}
 		for _, p := range scopeProperties("sandboxrun-1-a.scope", 77, controllers, l) {
 			got[p.Name] = p.Value.String()
@@ -240,14 +240,14 @@ func TestCgroupsScopeProperties(t *testing.T) {
 		"Description": `"sandbox sandboxrun-1-a"`, "PIDs": "@au [77]", "Delegate": "true", "KillSignal": "9",
 		"CollectMode": `"inactive-or-failed"`, "TasksMax": "@t 18446744073709551615",
 	}
-	if got := text(cgroupWanted(), cgroupLimits{}); !reflect.DeepEqual(got, want) {
+	if got := text(wanted(), Limits{}); !reflect.DeepEqual(got, want) {
 		t.Errorf("%v", got)
 	}
 	maps.Copy(want, map[string]string{
 		"TasksMax": "@t 9", "MemoryMax": "@t 1048576", "MemorySwapMax": "@t 0", "CPUQuotaPerSecUSec": "@t 500000",
 	})
-	limits := cgroupLimits{Memory: 1 << 20, Pids: 9, CPUs: 0.5}
-	if got := text(cgroupWanted(), limits); !reflect.DeepEqual(got, want) {
+	limits := Limits{Memory: 1 << 20, Pids: 9, CPUs: 0.5}
+	if got := text(wanted(), limits); !reflect.DeepEqual(got, want) {
 		t.Errorf("%v", got)
 	}
 	delete(want, "CPUQuotaPerSecUSec")

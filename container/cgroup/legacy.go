@@ -1,4 +1,4 @@
-package container
+package cgroup
 
 import (
 	"errors"
@@ -14,15 +14,12 @@ import (
 	"github.com/sandboxrun/sandboxrun/spec"
 )
 
-// Version 1 has a hierarchy for each controller, or for some of them together. The sandbox gets a directory in each, below
-// our own, so that what limits us limits it too.
-
 // probeLegacy is the third rung.
-func (m *cgroupMachine) probeLegacy() (spec.Cgroups, error) {
+func (m *hierarchies) probeLegacy() (spec.Cgroups, error) {
 	facts := spec.Cgroups{Kind: spec.ByCgroup1, Parents: map[string]string{}}
 	var reason error
 	var missing []string
-	for _, c := range append(cgroupWanted(), "cpuacct") {
+	for _, c := range append(wanted(), "cpuacct") {
 		dir, ok := m.legacyParent(c)
 		if !ok {
 			missing = append(missing, c)
@@ -36,7 +33,7 @@ func (m *cgroupMachine) probeLegacy() (spec.Cgroups, error) {
 			reason = err
 		}
 	}
-	if missing = intersect(cgroupWanted(), missing); reason == nil && len(missing) > 0 {
+	if missing = intersect(wanted(), missing); reason == nil && len(missing) > 0 {
 		reason = fmt.Errorf("no hierarchy for %s", strings.Join(missing, ", "))
 	}
 	if reason != nil {
@@ -47,7 +44,7 @@ func (m *cgroupMachine) probeLegacy() (spec.Cgroups, error) {
 
 // legacyParent is the directory of a controller in which a sandbox's is to be made: our own, or the top of what is
 // mounted where our own is not in that.
-func (m *cgroupMachine) legacyParent(controller string) (string, bool) {
+func (m *hierarchies) legacyParent(controller string) (string, bool) {
 	top := ""
 	for _, mount := range slices.Backward(m.mounts) { // the last one hides the others
 		if mount.v2 || !slices.Contains(mount.controllers, controller) || !onCgroup(mount.point, unix.CGROUP_SUPER_MAGIC) {
@@ -64,9 +61,9 @@ func (m *cgroupMachine) legacyParent(controller string) (string, bool) {
 }
 
 // trialLimits are what a probe writes.
-func trialLimits() cgroupLimits { return cgroupLimits{Memory: 64 << 20, Pids: 64, CPUs: 0.5} }
+func trialLimits() Limits { return Limits{Memory: 64 << 20, Pids: 64, CPUs: 0.5} }
 
-func makeLegacy(facts spec.Cgroups, name string, l cgroupLimits, note func(string) error) (map[string]string, error) {
+func makeLegacy(facts spec.Cgroups, name string, l Limits, note func(string) error) (map[string]string, error) {
 	dirs, list := ownDirs(facts, name)
 	if err := makeGroups(list, note); err != nil {
 		return nil, err
@@ -81,7 +78,7 @@ func makeLegacy(facts spec.Cgroups, name string, l cgroupLimits, note func(strin
 }
 
 // setLegacy gives a group its limit by one controller.
-func setLegacy(dir, controller string, l cgroupLimits) error {
+func setLegacy(dir, controller string, l Limits) error {
 	switch controller {
 	case "memory":
 		if err := useHierarchy(dir); err != nil || l.Memory == 0 {
@@ -111,7 +108,7 @@ func setLegacy(dir, controller string, l cgroupLimits) error {
 // useHierarchy makes the limit hold for the groups below too. Before Linux 5.11 that has to be asked for.
 func useHierarchy(dir string) error {
 	path := filepath.Join(dir, "memory.use_hierarchy")
-	if got, err := readControl(path); err != nil || got == "1" {
+	if got, err := ReadControl(path); err != nil || got == "1" {
 		return nil //nolint:nilerr // a kernel that has no such file any more has no other way
 	}
 	return setLimits(dir, []limitFile{{file: "memory.use_hierarchy", value: "1"}})
@@ -122,7 +119,7 @@ func useHierarchy(dir string) error {
 func setLegacyCPU(dir string, quota int64) error {
 	set := func(quota int64) error {
 		return setLimits(dir, []limitFile{
-			{file: "cpu.cfs_period_us", value: strconv.Itoa(cgroupPeriod)},
+			{file: "cpu.cfs_period_us", value: strconv.Itoa(Period)},
 			{file: "cpu.cfs_quota_us", value: strconv.FormatInt(quota, 10)},
 		})
 	}
@@ -147,30 +144,30 @@ func leastQuota(dir string) int64 {
 		if err != nil || period <= 0 || quota <= 0 {
 			continue
 		}
-		if share := quota * cgroupPeriod / period; least == 0 || share < least {
+		if share := quota * Period / period; least == 0 || share < least {
 			least = share
 		}
 	}
 }
 
 func readNumber(path string) (int64, error) {
-	s, err := readControl(path)
+	s, err := ReadControl(path)
 	if err != nil {
 		return 0, err
 	}
 	return strconv.ParseInt(s, 10, 64)
 }
 
-// cgroupMachine is what there is to try, as data, so that tests can make one up.
-type cgroupMachine struct {
-	mounts  []cgroupMount
+// hierarchies is what there is to try, as data, so that tests can make one up.
+type hierarchies struct {
+	mounts  []mountedAt
 	own     map[string]string // controller, "" for version 2 -> our own group, as the kernel names it
 	systemd bool
 	enabled [][2]string // directories, and the controllers that a probe has enabled for what is below
 }
 
-// cgroupMount is a hierarchy, or a part of one, that is mounted.
-type cgroupMount struct {
+// mountedAt is a hierarchy, or a part of one, that is mounted.
+type mountedAt struct {
 	root, point string // what of it, and where
 	v2          bool
 	controllers []string // version 1
@@ -178,29 +175,29 @@ type cgroupMount struct {
 
 // thisMachine reads what this thread sees: libcontainer may have taken the first one, which /proc/self shows, into a
 // sandbox's mount namespace.
-func thisMachine() (*cgroupMachine, error) {
-	mounts, err := readControl("/proc/thread-self/mountinfo")
+func thisMachine() (*hierarchies, error) {
+	mounts, err := ReadControl("/proc/thread-self/mountinfo")
 	if err != nil {
 		return nil, err
 	}
-	own, err := readControl("/proc/thread-self/cgroup")
+	own, err := ReadControl("/proc/thread-self/cgroup")
 	if err != nil {
 		return nil, fmt.Errorf("find our own control group: %w", err)
 	}
-	return &cgroupMachine{mounts: cgroupMounts(mounts), own: ownGroups(own), systemd: exists("/run/systemd/system")}, nil
+	return &hierarchies{mounts: cgroupMounts(mounts), own: ownGroups(own), systemd: exists("/run/systemd/system")}, nil
 }
 
 // cgroupMounts picks the control groups out of /proc/PID/mountinfo. A line of it is, see proc(5):
 // id parent major:minor root point options [tag]... - type source options
-func cgroupMounts(mountinfo string) []cgroupMount {
-	var list []cgroupMount
+func cgroupMounts(mountinfo string) []mountedAt {
+	var list []mountedAt
 	for line := range strings.Lines(mountinfo) {
 		where, what, ok := strings.Cut(line, " - ")
 		left, right := strings.Fields(where), strings.Fields(what)
 		if !ok || len(left) < 5 || len(right) < 3 {
 			continue
 		}
-		m := cgroupMount{root: procfs.Unescape(left[3]), point: procfs.Unescape(left[4])}
+		m := mountedAt{root: procfs.Unescape(left[3]), point: procfs.Unescape(left[4])}
 		switch right[0] {
 		case "cgroup2":
 			m.v2 = true
@@ -231,7 +228,7 @@ func ownGroups(text string) map[string]string {
 
 // dir is where a group is in the file tree, if it is in what is mounted. A cgroup namespace shows but a part of the tree, and
 // paths that lead out of that begin with "/..".
-func (m cgroupMount) dir(group string) (string, bool) {
+func (m mountedAt) dir(group string) (string, bool) {
 	if group == "" || strings.HasPrefix(group, "/..") || strings.HasPrefix(m.root, "/..") {
 		return "", false
 	}

@@ -1,4 +1,4 @@
-package container
+package cgroup
 
 import (
 	"errors"
@@ -23,13 +23,13 @@ func TestCgroupsLimitMemory(t *testing.T) {
 		t.Skip("no controller for memory: ", facts.Reason)
 	}
 	t.Run("control", func(t *testing.T) {
-		g := makeForTest(t, facts, cgroupLimits{Memory: 512 << 20})
+		g := makeForTest(t, facts, Limits{Memory: 512 << 20})
 		cmd, out := g.start(t, allocate)
 		if err := cmd.Wait(); err != nil {
 			t.Errorf("%v: %s", err, out)
 		}
 	})
-	g := makeForTest(t, facts, cgroupLimits{Memory: 64 << 20})
+	g := makeForTest(t, facts, Limits{Memory: 64 << 20})
 	cmd, out := g.start(t, allocate)
 	err := cmd.Wait()
 	if ws, ok := cmd.ProcessState.Sys().(syscall.WaitStatus); !ok || ws.Signal() != syscall.SIGKILL {
@@ -52,7 +52,7 @@ func TestCgroupsLimitPidsAndAreEmptied(t *testing.T) {
 	}
 	const spawn = `exec <&- >&- 2>&-; i=0; while [ $i -lt 20 ]; do sleep 500 & i=$((i+1)); done; exit 7`
 	for _, limit := range []int64{12, 40} {
-		g := makeForTest(t, facts, cgroupLimits{Pids: limit})
+		g := makeForTest(t, facts, Limits{Pids: limit})
 		cmd, out := g.start(t, spawn)
 		err := cmd.Wait()
 		want := 7
@@ -75,14 +75,14 @@ func TestCgroupsLimitCPU(t *testing.T) {
 	if !slices.Contains(facts.Controllers, "cpu") {
 		t.Skip("no controller for CPU time: ", facts.Reason)
 	}
-	g := makeForTest(t, facts, cgroupLimits{CPUs: 0.2})
+	g := makeForTest(t, facts, Limits{CPUs: 0.2})
 	cmd, _ := g.start(t, "while :; do :; done")
 	start := time.Now()
 	time.Sleep(time.Second)
 	_ = cmd.Process.Kill()
 	_ = cmd.Wait()
 	elapsed := time.Since(start)
-	stat, err := readControl(filepath.Join(g.dirs["cpu"], "cpu.stat"))
+	stat, err := ReadControl(filepath.Join(g.dirs["cpu"], "cpu.stat"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -95,7 +95,7 @@ func TestCgroupsLimitCPU(t *testing.T) {
 // The limits are what the files say, and all of one hierarchy hold for one directory.
 func TestCgroupsReadBack(t *testing.T) {
 	facts := ownCgroups(t)
-	l := cgroupLimits{Memory: 100<<20 + 17, Pids: 33, CPUs: 0.5}
+	l := Limits{Memory: 100<<20 + 17, Pids: 33, CPUs: 0.5}
 	g := makeForTest(t, facts, l)
 	want := map[string]map[string]string{
 		"memory": {"memory.max": "104857600", "memory.swap.max": "0"},
@@ -116,7 +116,7 @@ func TestCgroupsReadBack(t *testing.T) {
 		}
 		for file, value := range want[c] {
 			path := filepath.Join(g.dirs[c], file)
-			got, err := readControl(path)
+			got, err := ReadControl(path)
 			if strings.Contains(file, "sw") && errors.Is(err, unix.ENOENT) {
 				continue
 			}
@@ -133,7 +133,7 @@ func TestCgroupsReadBack(t *testing.T) {
 // A creator that died has noted more, or other things, than there are.
 func TestCgroupsRemoveWhatIsThere(t *testing.T) {
 	facts := ownCgroups(t)
-	g := makeForTest(t, facts, cgroupLimits{Pids: 50})
+	g := makeForTest(t, facts, Limits{Pids: 50})
 	if facts.Kind == spec.BySystemd {
 		g.noted = g.noted[:1] // it had no time to note the directory
 	} else {
@@ -141,7 +141,7 @@ func TestCgroupsRemoveWhatIsThere(t *testing.T) {
 		removeGroups(g.list()[:1])
 	}
 	g.remove(t)
-	if err := removeNoted(g.noted); err != nil {
+	if err := RemoveNoted(g.noted); err != nil {
 		t.Error("again: ", err)
 	}
 }
@@ -150,10 +150,10 @@ func TestCgroupsRemoveWhatIsThere(t *testing.T) {
 func TestCgroupsFailWithoutTrace(t *testing.T) {
 	facts := ownCgroups(t)
 	note := func(string) error { return nil }
-	g := makeForTest(t, facts, cgroupLimits{Pids: 50})
+	g := makeForTest(t, facts, Limits{Pids: 50})
 	g.start(t, "exec sleep 100")
 	if facts.Kind != spec.BySystemd { // which would wait for the unit's end
-		if _, err := makeCgroups(facts, g.name, g.one.Process.Pid, cgroupLimits{}, note); !errors.Is(err, unix.EEXIST) {
+		if _, err := Make(facts, g.name, g.one.Process.Pid, Limits{}, note); !errors.Is(err, unix.EEXIST) {
 			t.Errorf("a name in use: %v", err)
 		}
 	}
@@ -161,11 +161,11 @@ func TestCgroupsFailWithoutTrace(t *testing.T) {
 		t.Error("somebody else's groups were removed")
 	}
 	var made []string
-	for limit, l := range map[string]cgroupLimits{"pids": {Pids: 1 << 40}, "cpu": {CPUs: 1e-4}} {
+	for limit, l := range map[string]Limits{"pids": {Pids: 1 << 40}, "cpu": {CPUs: 1e-4}} {
 		if !slices.Contains(facts.Controllers, limit) || facts.Kind == spec.BySystemd {
 			continue
 		}
-		_, err := makeCgroups(facts, g.name+limit, g.one.Process.Pid, l, func(path string) error {
+		_, err := Make(facts, g.name+limit, g.one.Process.Pid, l, func(path string) error {
 			made = append(made, path)
 			return nil
 		})
@@ -174,7 +174,7 @@ func TestCgroupsFailWithoutTrace(t *testing.T) {
 		}
 	}
 	refuse := errors.New("disk full")
-	_, err := makeCgroups(facts, g.name+"x", g.one.Process.Pid, cgroupLimits{}, func(path string) error {
+	_, err := Make(facts, g.name+"x", g.one.Process.Pid, Limits{}, func(path string) error {
 		made = append(made, path)
 		return refuse
 	})
@@ -194,7 +194,7 @@ func TestCgroupsBelowALimitOfCPU(t *testing.T) {
 	if facts.Kind != spec.ByCgroup1 || facts.Parents["cpu"] == "" {
 		t.Skip("no control groups of version 1 for CPU time: ", facts.Kind)
 	}
-	outer := makeForTest(t, facts, cgroupLimits{CPUs: 0.3})
+	outer := makeForTest(t, facts, Limits{CPUs: 0.3})
 	inner := filepath.Join(outer.dirs["cpu"], "e000001")
 	if err := makeGroup(inner); err != nil {
 		t.Fatal(err)
@@ -203,10 +203,10 @@ func TestCgroupsBelowALimitOfCPU(t *testing.T) {
 		cpus float64
 		want string
 	}{{0.2, "20000"}, {2, "30000"}, {0.3, "30000"}} {
-		if err := setLegacy(inner, "cpu", cgroupLimits{CPUs: tt.cpus}); err != nil {
+		if err := setLegacy(inner, "cpu", Limits{CPUs: tt.cpus}); err != nil {
 			t.Error(err)
 		}
-		if got, err := readControl(filepath.Join(inner, "cpu.cfs_quota_us")); got != tt.want {
+		if got, err := ReadControl(filepath.Join(inner, "cpu.cfs_quota_us")); got != tt.want {
 			t.Errorf("%v: %s %v, want %s", tt.cpus, got, err, tt.want)
 		}
 	}
@@ -222,25 +222,25 @@ func TestCgroupsSameNameAgain(t *testing.T) {
 		}
 		var noted []string
 		name := fmt.Sprintf("sandboxrun-test-%d-again", os.Getpid())
-		_, err := makeCgroups(facts, name, one.Process.Pid, cgroupLimits{Pids: 9}, func(path string) error {
+		_, err := Make(facts, name, one.Process.Pid, Limits{Pids: 9}, func(path string) error {
 			noted = append(noted, path)
 			return nil
 		})
 		_ = one.Process.Kill()
 		_ = one.Wait()
-		if err := errors.Join(err, removeNoted(noted)); err != nil {
+		if err := errors.Join(err, RemoveNoted(noted)); err != nil {
 			t.Fatal(err)
 		}
 	}
 }
 
-// systemd writes its own limits of a scope anew whenever it is told to reload.
+// Systemd writes its own limits of a scope anew whenever it is told to reload.
 func TestCgroupsLimitsOutliveReload(t *testing.T) {
 	facts := ownCgroups(t)
 	if facts.Kind != spec.BySystemd || os.Geteuid() == 0 {
 		t.Skip("not a user's systemd: ", facts.Kind)
 	}
-	g := makeForTest(t, facts, cgroupLimits{Memory: 1 << 30, Pids: 77, CPUs: 0.7})
+	g := makeForTest(t, facts, Limits{Memory: 1 << 30, Pids: 77, CPUs: 0.7})
 	sd, err := dialSystemd(os.Geteuid(), jobTimeout)
 	if err != nil {
 		t.Fatal(err)
@@ -254,7 +254,7 @@ func TestCgroupsLimitsOutliveReload(t *testing.T) {
 		"memory.max": "1073741824", "memory.swap.max": "0", "pids.max": "77", "cpu.max": "70000 100000",
 		"cgroup.subtree_control": "cpu memory pids", "e000001/pids.max": "max",
 	} {
-		got, err := readControl(filepath.Join(g.list()[0], file))
+		got, err := ReadControl(filepath.Join(g.list()[0], file))
 		if strings.Contains(file, "swap") && errors.Is(err, unix.ENOENT) {
 			continue
 		}
@@ -270,9 +270,9 @@ func TestCgroupsReach(t *testing.T) {
 	if facts.Kind == spec.ByCgroup1 {
 		t.Skip("version 1 knows no such rule")
 	}
-	g := makeForTest(t, facts, cgroupLimits{})
+	g := makeForTest(t, facts, Limits{})
 	for range 2 {
-		if err := reachCgroup(g.list()[0]); err != nil {
+		if err := Reach(g.list()[0]); err != nil {
 			t.Fatal(err)
 		}
 		m, err := thisMachine()

@@ -1,4 +1,4 @@
-package container
+package cgroup
 
 import (
 	"bytes"
@@ -26,7 +26,7 @@ import (
 // have none.
 func ownCgroups(t testing.TB) spec.Cgroups {
 	t.Helper()
-	facts := probeCgroups()
+	facts := Probe()
 	for need := range strings.SplitSeq(os.Getenv("SANDBOXRUN_REQUIRE"), ",") {
 		switch need {
 		case "cgroup":
@@ -56,7 +56,7 @@ type madeGroups struct {
 	one   *exec.Cmd
 }
 
-func makeForTest(t testing.TB, facts spec.Cgroups, l cgroupLimits) *madeGroups {
+func makeForTest(t testing.TB, facts spec.Cgroups, l Limits) *madeGroups {
 	t.Helper()
 	g := &madeGroups{facts: facts, name: fmt.Sprintf("sandboxrun-test-%d-%d", os.Getpid(), cgroupSerial.Add(1))}
 	g.one = exec.Command("sleep", "1000")
@@ -66,7 +66,7 @@ func makeForTest(t testing.TB, facts spec.Cgroups, l cgroupLimits) *madeGroups {
 	}
 	t.Cleanup(func() { g.remove(t) })
 	var err error
-	g.dirs, err = makeCgroups(facts, g.name, g.one.Process.Pid, l, func(path string) error {
+	g.dirs, err = Make(facts, g.name, g.one.Process.Pid, l, func(path string) error {
 		if filepath.IsAbs(path) && exists(path) && !strings.HasSuffix(path, scopeSuffix) { // a scope's is systemd's to make
 			t.Errorf("%s was there before it was noted", path)
 		}
@@ -88,7 +88,7 @@ func (g *madeGroups) remove(t testing.TB) {
 	_ = g.one.Process.Kill()
 	_ = g.one.Wait()
 	g.one = nil
-	if err := removeNoted(g.noted); err != nil {
+	if err := RemoveNoted(g.noted); err != nil {
 		t.Error(err)
 	}
 	for _, dir := range g.dirs {
@@ -166,7 +166,7 @@ func (g *madeGroups) startIn(t testing.TB, cmd *exec.Cmd, name string) {
 			t.Fatal(err)
 		}
 		for _, dir := range g.list() {
-			if err := writeControl(filepath.Join(dir, name, "tasks"), strconv.Itoa(cmd.Process.Pid)); err != nil {
+			if err := WriteControl(filepath.Join(dir, name, "tasks"), strconv.Itoa(cmd.Process.Pid)); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -178,7 +178,7 @@ func (g *madeGroups) startIn(t testing.TB, cmd *exec.Cmd, name string) {
 	}
 	defer dir.Close()
 	cmd.SysProcAttr.UseCgroupFD, cmd.SysProcAttr.CgroupFD = true, int(dir.Fd())
-	if err := reachCgroup(dir.Name()); err != nil {
+	if err := Reach(dir.Name()); err != nil {
 		t.Fatal(err)
 	}
 	if err := cmd.Start(); err != nil {
@@ -199,7 +199,7 @@ func TestCgroupsHelper(t *testing.T) {
 	default:
 		arrangeMounts(t, what)
 		out := os.NewFile(3, "facts")
-		if err := json.NewEncoder(out).Encode(probeCgroups()); err != nil {
+		if err := json.NewEncoder(out).Encode(Probe()); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -1,4 +1,4 @@
-package container
+package cgroup
 
 import (
 	"encoding/json"
@@ -31,7 +31,7 @@ func TestCgroupsProbesAtOnce(t *testing.T) {
 	for range 16 {
 		group.Go(func() {
 			for range 20 {
-				if got := probeCgroups(); got.Kind != facts.Kind || !slices.Equal(got.Controllers, facts.Controllers) {
+				if got := Probe(); got.Kind != facts.Kind || !slices.Equal(got.Controllers, facts.Controllers) {
 					t.Errorf("%+v, before %+v", got, facts)
 				}
 			}
@@ -109,7 +109,7 @@ func TestCgroupsNotWritable(t *testing.T) {
 	for _, what := range []string{"read-only", "hidden"} {
 		facts := probeElsewhere(t, what, &syscall.SysProcAttr{Unshareflags: unix.CLONE_NEWNS})
 		if what == "read-only" && facts.Kind == spec.BySystemd {
-			continue // systemd's own are not
+			continue // Systemd's own are not
 		}
 		if facts.Kind != "" || len(facts.Controllers) > 0 || facts.Reason == "" || strings.Contains(facts.Reason, "\n") {
 			t.Errorf("%s: %+v", what, facts)
@@ -147,7 +147,7 @@ func TestCgroupsMountedInPart(t *testing.T) {
 		t.Fatal(err)
 	}
 	for c, dir := range facts.Parents {
-		if !slices.ContainsFunc(m.mounts, func(m cgroupMount) bool { return m.point == dir }) {
+		if !slices.ContainsFunc(m.mounts, func(m mountedAt) bool { return m.point == dir }) {
 			t.Errorf("%s: %s is not where it is mounted", c, dir)
 		}
 	}
@@ -156,7 +156,7 @@ func TestCgroupsMountedInPart(t *testing.T) {
 func BenchmarkCgroupsProbe(b *testing.B) {
 	ownCgroups(b)
 	for b.Loop() {
-		probeCgroups()
+		Probe()
 	}
 }
 
@@ -171,11 +171,11 @@ func BenchmarkCgroupsMake(b *testing.B) {
 			noted = append(noted, path)
 			return nil
 		}
-		_, err := makeCgroups(facts, "sandboxrun-bench", os.Getpid(), cgroupLimits{Memory: 1 << 30, Pids: 100, CPUs: 1}, note)
+		_, err := Make(facts, "sandboxrun-bench", os.Getpid(), Limits{Memory: 1 << 30, Pids: 100, CPUs: 1}, note)
 		if err != nil {
 			b.Fatal(err)
 		}
-		if err := removeNoted(noted); err != nil {
+		if err := RemoveNoted(noted); err != nil {
 			b.Fatal(err)
 		}
 	}
@@ -188,12 +188,12 @@ func BenchmarkCgroupsScope(b *testing.B) {
 	}
 	var removal time.Duration
 	for b.Loop() {
-		g := makeForTest(b, facts, cgroupLimits{Memory: 1 << 30, Pids: 100, CPUs: 1})
+		g := makeForTest(b, facts, Limits{Memory: 1 << 30, Pids: 100, CPUs: 1})
 		_ = g.one.Process.Kill()
 		_ = g.one.Wait()
 		g.one = nil
 		start := time.Now()
-		if err := removeNoted(g.noted); err != nil {
+		if err := RemoveNoted(g.noted); err != nil {
 			b.Error(err)
 		}
 		removal += time.Since(start)

@@ -1,4 +1,4 @@
-package container
+package cgroup
 
 import (
 	"context"
@@ -17,9 +17,6 @@ import (
 	"github.com/sandboxrun/sandboxrun/spec"
 )
 
-// Where systemd manages the tree it makes a group for us, called a scope, around process 1, and keeps its hands off what is
-// below that. Users have a systemd of their own to ask.
-
 const (
 	scopePrefix = "scope:" // of what is noted, before the unit's name
 	scopeSuffix = ".scope"
@@ -36,7 +33,7 @@ const (
 )
 
 // probeScope is the second rung.
-func (m *cgroupMachine) probeScope() (spec.Cgroups, error) {
+func (m *hierarchies) probeScope() (spec.Cgroups, error) {
 	if !m.systemd {
 		return spec.Cgroups{}, errors.New("no systemd")
 	}
@@ -61,15 +58,15 @@ func (m *cgroupMachine) probeScope() (spec.Cgroups, error) {
 	if err != nil {
 		return spec.Cgroups{}, err
 	}
-	facts := spec.Cgroups{Kind: spec.BySystemd, Controllers: intersect(cgroupWanted(), has)}
-	if lacking := subtract(cgroupWanted(), has); len(lacking) > 0 {
+	facts := spec.Cgroups{Kind: spec.BySystemd, Controllers: intersect(wanted(), has)}
+	if lacking := subtract(wanted(), has); len(lacking) > 0 {
 		return facts, fmt.Errorf("systemd at %s has no controller for %s", dir, strings.Join(lacking, ", "))
 	}
 	return facts, nil
 }
 
 func makeScope(
-	facts spec.Cgroups, name string, pid int, l cgroupLimits, note func(string) error,
+	facts spec.Cgroups, name string, pid int, l Limits, note func(string) error,
 ) (dirs map[string]string, err error) {
 	unit := name + scopeSuffix
 	if err := note(scopePrefix + unit); err != nil {
@@ -100,7 +97,7 @@ func makeScope(
 	if err := makeGroup(inner); err != nil {
 		return nil, err
 	}
-	if err := writeControl(filepath.Join(inner, "cgroup.procs"), strconv.Itoa(pid)); err != nil {
+	if err := WriteControl(filepath.Join(inner, "cgroup.procs"), strconv.Itoa(pid)); err != nil {
 		return nil, err
 	}
 	if err := furnish(dir, facts.Controllers, l); err != nil {
@@ -123,7 +120,7 @@ func scopeDir(pid int, unit string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	text, err := readControl(fmt.Sprintf("/proc/%d/cgroup", pid))
+	text, err := ReadControl(fmt.Sprintf("/proc/%d/cgroup", pid))
 	if err != nil {
 		return "", err
 	}
@@ -138,7 +135,7 @@ func scopeDir(pid int, unit string) (string, error) {
 // removeScope stops a scope and waits until systemd has done that. The directory must not be removed behind its back: the
 // kernel says with some delay that a group is empty, and not at all once it is gone, and then the unit stays for ever.
 func removeScope(unit string) error {
-	if !cgroupShaped(unit) || !strings.HasSuffix(unit, scopeSuffix) {
+	if !shaped(unit) || !strings.HasSuffix(unit, scopeSuffix) {
 		return fmt.Errorf("%q is no sandbox's scope", unit)
 	}
 	sd, err := dialSystemd(os.Geteuid(), jobTimeout)
@@ -153,11 +150,11 @@ func removeScope(unit string) error {
 	return err
 }
 
-// reachCgroup makes it possible to start processes of ours in a group below dir, which clone3 refuses with EACCES where we
+// Reach makes it possible to start processes of ours in a group below dir, which clone3 refuses with EACCES where we
 // are too far from it: a user's login session is in a group that is not the user's, beside the one in which his systemd
 // makes scopes. It has that put this whole process in a scope of its own, beside the sandbox's, which ends with the process.
 // What can be reached already costs no more than a look.
-func reachCgroup(dir string) error {
+func Reach(dir string) error {
 	m, err := thisMachine()
 	if err != nil {
 		return err
@@ -194,7 +191,7 @@ func reachable(own, dir, top string) bool {
 	return unix.Faccessat(unix.AT_FDCWD, filepath.Join(above, "cgroup.procs"), unix.W_OK, unix.AT_EACCESS) == nil
 }
 
-// systemd is a connection to the caller's service manager: the system's for root, his own for a user.
+// Systemd is a connection to the caller's service manager: the system's for root, his own for a user.
 type systemd struct {
 	ctx     context.Context //nolint:containedctx // it bounds the connection's whole life
 	cancel  context.CancelFunc
@@ -240,7 +237,7 @@ func dialSystemd(uid int, timeout time.Duration) (*systemd, error) {
 // dialOwn connects to a socket on which a process of uid listens. It has to be one that we can see: a systemd outside of our
 // PID namespace would take our process numbers for those of others.
 func dialOwn(ctx context.Context, path string, uid int) (net.Conn, error) {
-	if dir := filepath.Dir(path); !ownedDir(dir, uid) {
+	if dir := filepath.Dir(path); !OwnedDir(dir, uid) {
 		return nil, fmt.Errorf("%s is not there, or not of uid %d", dir, uid)
 	}
 	conn, err := (&net.Dialer{}).DialContext(ctx, "unix", path)
@@ -354,7 +351,7 @@ func (sd *systemd) startScope(unit string, properties []unitProperty) error {
 
 // scopeProperties are those of a sandbox's scope, around process 1. The limits are given to systemd too, though we write
 // them all the same: it writes its own again whenever it is told to reload.
-func scopeProperties(unit string, pid int, controllers []string, l cgroupLimits) []unitProperty {
+func scopeProperties(unit string, pid int, controllers []string, l Limits) []unitProperty {
 	list := []unitProperty{
 		{"Description", dbus.MakeVariant("sandbox " + strings.TrimSuffix(unit, scopeSuffix))},
 		{"PIDs", dbus.MakeVariant([]uint32{uint32(pid)})},
@@ -371,7 +368,7 @@ func scopeProperties(unit string, pid int, controllers []string, l cgroupLimits)
 		case "pids":
 			tasks = uint64(l.Pids)
 		case "cpu":
-			perSecond := uint64(l.quota()) * (1_000_000 / cgroupPeriod)
+			perSecond := uint64(l.quota()) * (1_000_000 / Period)
 			list = append(list, unitProperty{"CPUQuotaPerSecUSec", dbus.MakeVariant(perSecond)})
 		}
 	}
@@ -381,4 +378,10 @@ func scopeProperties(unit string, pid int, controllers []string, l cgroupLimits)
 func isNamed(err error, name string) bool {
 	var e dbus.Error
 	return errors.As(err, &e) && e.Name == name
+}
+
+// OwnedDir keeps a runtime directory out that sudo or su left behind from somebody else.
+func OwnedDir(path string, uid int) bool {
+	var st unix.Stat_t
+	return path != "" && unix.Lstat(path, &st) == nil && st.Mode&unix.S_IFMT == unix.S_IFDIR && int(st.Uid) == uid
 }

@@ -1,4 +1,4 @@
-package container
+package cgroup
 
 import (
 	"errors"
@@ -17,23 +17,23 @@ import (
 	"github.com/sandboxrun/sandboxrun/spec"
 )
 
-// cgroupLimits are a whole sandbox's; 0: none.
-type cgroupLimits struct {
+// Limits are a whole sandbox's; 0: none.
+type Limits struct {
 	Memory int64 // bytes
 	Pids   int64
 	CPUs   float64
 }
 
-// cgroupPeriod is over how long the kernel counts CPU time, in microseconds: its own default.
-const cgroupPeriod = 100_000
+// Period is over how long the kernel counts CPU time, in microseconds: its own default.
+const Period = 100_000
 
-// cgroupWanted are the controllers that hold limits.
-func cgroupWanted() []string { return []string{"memory", "pids", "cpu"} }
+// wanted are the controllers that hold limits.
+func wanted() []string { return []string{"memory", "pids", "cpu"} }
 
 // needs are the controllers that hold these limits.
-func (l cgroupLimits) needs() []string {
+func (l Limits) needs() []string {
 	var list []string
-	for _, c := range cgroupWanted() {
+	for _, c := range wanted() {
 		if l.Memory > 0 && c == "memory" || l.Pids > 0 && c == "pids" || l.CPUs > 0 && c == "cpu" {
 			list = append(list, c)
 		}
@@ -42,18 +42,18 @@ func (l cgroupLimits) needs() []string {
 }
 
 // pages is what the kernel makes of a number of bytes.
-func (l cgroupLimits) pages() string {
+func (l Limits) pages() string {
 	return strconv.FormatInt(l.Memory-l.Memory%int64(os.Getpagesize()), 10)
 }
 
 // quota is the CPU time in each period, in microseconds.
-func (l cgroupLimits) quota() int64 { return int64(l.CPUs*cgroupPeriod + 0.5) }
+func (l Limits) quota() int64 { return int64(l.CPUs*Period + 0.5) }
 
-// probeCgroups finds the best control groups for sandboxes of this process. It makes a group, which nothing enters, writes
+// Probe finds the best control groups for sandboxes of this process. It makes a group, which nothing enters, writes
 // limits, reads them back and removes it. On a delegated cgroup v2 the controllers are enabled for children, and stay so.
 // To make a scope of systemd's takes too long to do it twice: there it makes sure that systemd answers and has the
 // controllers.
-func probeCgroups() spec.Cgroups {
+func Probe() spec.Cgroups {
 	m, err := thisMachine()
 	if err != nil {
 		return spec.Cgroups{Reason: err.Error()}
@@ -61,10 +61,10 @@ func probeCgroups() spec.Cgroups {
 	return m.probe()
 }
 
-func (m *cgroupMachine) probe() spec.Cgroups {
+func (m *hierarchies) probe() spec.Cgroups {
 	var best spec.Cgroups
 	var reasons []string
-	rate := func(f spec.Cgroups) int { return len(intersect(cgroupWanted(), f.Controllers)) }
+	rate := func(f spec.Cgroups) int { return len(intersect(wanted(), f.Controllers)) }
 	for _, rung := range []func() (spec.Cgroups, error){m.probeDelegated, m.probeScope, m.probeLegacy} {
 		facts, err := rung()
 		if rate(facts) > rate(best) {
@@ -73,7 +73,7 @@ func (m *cgroupMachine) probe() spec.Cgroups {
 		if err != nil {
 			reasons = append(reasons, err.Error())
 		}
-		if rate(best) == len(cgroupWanted()) {
+		if rate(best) == len(wanted()) {
 			break
 		}
 	}
@@ -82,17 +82,17 @@ func (m *cgroupMachine) probe() spec.Cgroups {
 	return best
 }
 
-// makeCgroups makes the sandbox's own groups, named name, writes those limits for which facts has a controller, and reads each
+// Make makes the sandbox's own groups, named name, writes those limits for which facts has a controller, and reads each
 // back. note is called with every path
-// (a directory, or "scope:UNIT") before it is made, so that a creator that dies leaves nothing that removeNoted would not
+// (a directory, or "scope:UNIT") before it is made, so that a creator that dies leaves nothing that RemoveNoted would not
 // find. pid is the sandbox's process 1, with which a scope begins; the other kinds leave it where it is. If it fails, what it
 // has made is gone, and so is process 1 where it was in a scope.
 //
 // What it returns is the sandbox's directory for each controller. Processes go into directories below it, made by others.
-func makeCgroups(
-	facts spec.Cgroups, name string, pid int, l cgroupLimits, note func(path string) error,
+func Make(
+	facts spec.Cgroups, name string, pid int, l Limits, note func(path string) error,
 ) (map[string]string, error) {
-	if !cgroupShaped(name) {
+	if !shaped(name) {
 		return nil, fmt.Errorf("make control groups: %q is no name for them", name)
 	}
 	var dirs map[string]string
@@ -213,8 +213,8 @@ func notWritable(dir string, err error) error {
 	return fmt.Errorf("make a group in %s: %w", dir, err)
 }
 
-// cgroupShaped says whether a name may be one of a sandbox's groups: nothing else is ever removed.
-func cgroupShaped(name string) bool {
+// shaped says whether a name may be one of a sandbox's groups: nothing else is ever removed.
+func shaped(name string) bool {
 	rest, ok := strings.CutPrefix(name, "sandboxrun-")
 	return ok && len(name) <= 200 && rest != "" && strings.Trim(rest, nameChars) == ""
 }
@@ -224,9 +224,9 @@ const nameChars = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz012345678
 // removeFor is how long a group may stay busy. The kernel takes a moment to be done with a process that has been waited for.
 const removeFor = 2 * time.Second
 
-// removeNoted removes what makeCgroups has noted, with the groups of execs in it, of which it kills what is left. It goes on
+// RemoveNoted removes what Make has noted, with the groups of execs in it, of which it kills what is left. It goes on
 // after an error. What is not there, or not all, is no error: a creator may have died in between.
-func removeNoted(noted []string) error {
+func RemoveNoted(noted []string) error {
 	var errs []error
 	for _, path := range noted {
 		if unit, ok := strings.CutPrefix(path, scopePrefix); ok {
@@ -246,7 +246,7 @@ func removeNoted(noted []string) error {
 
 // removeGroup removes a sandbox's directory.
 func removeGroup(dir string) error {
-	if !filepath.IsAbs(dir) || filepath.Clean(dir) != dir || !cgroupShaped(filepath.Base(dir)) {
+	if !filepath.IsAbs(dir) || filepath.Clean(dir) != dir || !shaped(filepath.Base(dir)) {
 		return fmt.Errorf("%q is no sandbox's group", dir)
 	}
 	if !exists(dir) {
@@ -301,7 +301,7 @@ const initGroup = "init"
 
 // killTree kills what is in a group and in those of execs. It does not wait.
 func killTree(dir string) {
-	if writeControl(filepath.Join(dir, "cgroup.kill"), "1") == nil { // version 2, from Linux 5.14
+	if WriteControl(filepath.Join(dir, "cgroup.kill"), "1") == nil { // version 2, from Linux 5.14
 		return
 	}
 	for _, d := range append(groupsBelow(dir), dir) {

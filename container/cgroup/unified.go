@@ -1,4 +1,4 @@
-package container
+package cgroup
 
 import (
 	"errors"
@@ -14,12 +14,9 @@ import (
 	"github.com/sandboxrun/sandboxrun/spec"
 )
 
-// In version 2 a group that gives controllers to its children holds no process. So the sandbox's group is made in the nearest
-// one above us that can give, and its own processes are in groups below it.
-
 // probeDelegated is the first rung: from our own group upwards, the first in which a sandbox's can be made and be limited in
 // every way, or else in the most.
-func (m *cgroupMachine) probeDelegated() (spec.Cgroups, error) {
+func (m *hierarchies) probeDelegated() (spec.Cgroups, error) {
 	mount, own, err := m.unified()
 	if err != nil {
 		return spec.Cgroups{}, err
@@ -38,7 +35,7 @@ func (m *cgroupMachine) probeDelegated() (spec.Cgroups, error) {
 				best.Parents[c] = dir
 			}
 		}
-		if len(works) == len(cgroupWanted()) {
+		if len(works) == len(wanted()) {
 			return best, nil
 		}
 		if dir == mount.point {
@@ -48,7 +45,7 @@ func (m *cgroupMachine) probeDelegated() (spec.Cgroups, error) {
 }
 
 // unified is where version 2 is mounted, and our own directory in it.
-func (m *cgroupMachine) unified() (cgroupMount, string, error) {
+func (m *hierarchies) unified() (mountedAt, string, error) {
 	own, reason := "", errors.New("cgroup v2 is not mounted")
 	for _, mount := range slices.Backward(m.mounts) {
 		if !mount.v2 || !onCgroup(mount.point, unix.CGROUP2_SUPER_MAGIC) {
@@ -56,9 +53,9 @@ func (m *cgroupMachine) unified() (cgroupMount, string, error) {
 		}
 		controllers, err := readWords(filepath.Join(mount.point, "cgroup.controllers"))
 		if err != nil {
-			return cgroupMount{}, "", err
+			return mountedAt{}, "", err
 		}
-		if len(intersect(cgroupWanted(), controllers)) == 0 {
+		if len(intersect(wanted(), controllers)) == 0 {
 			reason = fmt.Errorf("cgroup v2 at %s has no controller for memory, pids or cpu", mount.point)
 			continue
 		}
@@ -68,11 +65,11 @@ func (m *cgroupMachine) unified() (cgroupMount, string, error) {
 		}
 		reason = fmt.Errorf("cgroup v2 at %s does not show the group that we are in", mount.point)
 	}
-	return cgroupMount{}, "", reason
+	return mountedAt{}, "", reason
 }
 
 // tryDelegated finds out which controllers a sandbox's group in dir can have.
-func (m *cgroupMachine) tryDelegated(dir, top string, managed bool) ([]string, error) {
+func (m *hierarchies) tryDelegated(dir, top string, managed bool) ([]string, error) {
 	if managed && !delegated(dir, top) {
 		return nil, fmt.Errorf("systemd has not delegated %s", dir)
 	}
@@ -88,10 +85,10 @@ func (m *cgroupMachine) tryDelegated(dir, top string, managed bool) ([]string, e
 		return nil, err
 	}
 	var reason error
-	if lacking := subtract(cgroupWanted(), has); len(lacking) > 0 {
+	if lacking := subtract(wanted(), has); len(lacking) > 0 {
 		reason = fmt.Errorf("%s has no controller for %s", dir, strings.Join(lacking, ", "))
 	}
-	given, err := m.enable(dir, intersect(cgroupWanted(), has))
+	given, err := m.enable(dir, intersect(wanted(), has))
 	if reason == nil {
 		reason = err
 	}
@@ -100,7 +97,7 @@ func (m *cgroupMachine) tryDelegated(dir, top string, managed bool) ([]string, e
 	}
 	err = tryGroup(dir, func(dir string) error {
 		// Among threads a group has limits, and no process can be started in it.
-		if kind, err := readControl(filepath.Join(dir, "cgroup.type")); err != nil || kind != "domain" {
+		if kind, err := ReadControl(filepath.Join(dir, "cgroup.type")); err != nil || kind != "domain" {
 			return errors.Join(err, fmt.Errorf("%s is for threads", filepath.Dir(dir)))
 		}
 		return setUnified(dir, given, trialLimits())
@@ -114,12 +111,12 @@ func (m *cgroupMachine) tryDelegated(dir, top string, managed bool) ([]string, e
 // populated says whether a group has processes, and so cannot give controllers. The kernel refuses it only that of memory; by
 // others it becomes a group of threads. The root, which has no type, may have both.
 func populated(dir string) bool {
-	list, err := readControl(filepath.Join(dir, "cgroup.procs"))
+	list, err := ReadControl(filepath.Join(dir, "cgroup.procs"))
 	return (err != nil || list != "") && exists(filepath.Join(dir, "cgroup.type"))
 }
 
 // enable gives controllers to the groups below dir, says which of them these have then, and why not all.
-func (m *cgroupMachine) enable(dir string, controllers []string) ([]string, error) {
+func (m *hierarchies) enable(dir string, controllers []string) ([]string, error) {
 	path := filepath.Join(dir, "cgroup.subtree_control")
 	given, err := readWords(path)
 	if err != nil {
@@ -127,7 +124,7 @@ func (m *cgroupMachine) enable(dir string, controllers []string) ([]string, erro
 	}
 	var reason error
 	for _, c := range subtract(controllers, given) {
-		if err := writeControl(path, "+"+c); err != nil {
+		if err := WriteControl(path, "+"+c); err != nil {
 			reason = err
 			continue
 		}
@@ -138,10 +135,10 @@ func (m *cgroupMachine) enable(dir string, controllers []string) ([]string, erro
 }
 
 // disableUnused takes back what a probe has enabled where nothing will be made.
-func (m *cgroupMachine) disableUnused(facts spec.Cgroups) {
+func (m *hierarchies) disableUnused(facts spec.Cgroups) {
 	for _, e := range m.enabled {
 		if dir, c := e[0], e[1]; facts.Parents[c] != dir {
-			_ = writeControl(filepath.Join(dir, "cgroup.subtree_control"), "-"+c) // somebody else may need it by now
+			_ = WriteControl(filepath.Join(dir, "cgroup.subtree_control"), "-"+c) // somebody else may need it by now
 		}
 	}
 	m.enabled = nil
@@ -174,7 +171,7 @@ func marked(dir string) bool {
 	return false
 }
 
-func makeDelegated(facts spec.Cgroups, name string, l cgroupLimits, note func(string) error) (map[string]string, error) {
+func makeDelegated(facts spec.Cgroups, name string, l Limits, note func(string) error) (map[string]string, error) {
 	dirs, list := ownDirs(facts, name)
 	if err := makeGroups(list, note); err != nil {
 		return nil, err
@@ -190,15 +187,15 @@ func makeDelegated(facts spec.Cgroups, name string, l cgroupLimits, note func(st
 
 // furnish gives a sandbox's group its limits, and its controllers to the groups below it, that they can be counted and
 // limited one by one.
-func furnish(dir string, controllers []string, l cgroupLimits) error {
-	if err := writeControl(filepath.Join(dir, "cgroup.subtree_control"), "+"+strings.Join(controllers, " +")); err != nil {
+func furnish(dir string, controllers []string, l Limits) error {
+	if err := WriteControl(filepath.Join(dir, "cgroup.subtree_control"), "+"+strings.Join(controllers, " +")); err != nil {
 		return err
 	}
 	return setUnified(dir, controllers, l)
 }
 
 // setUnified gives a group the limits that these controllers hold.
-func setUnified(dir string, controllers []string, l cgroupLimits) error {
+func setUnified(dir string, controllers []string, l Limits) error {
 	var list []limitFile
 	for _, c := range intersect(l.needs(), controllers) {
 		switch c {
@@ -208,7 +205,7 @@ func setUnified(dir string, controllers []string, l cgroupLimits) error {
 		case "pids":
 			list = append(list, limitFile{file: "pids.max", value: strconv.FormatInt(l.Pids, 10)})
 		case "cpu":
-			list = append(list, limitFile{file: "cpu.max", value: fmt.Sprintf("%d %d", l.quota(), cgroupPeriod)})
+			list = append(list, limitFile{file: "cpu.max", value: fmt.Sprintf("%d %d", l.quota(), Period)})
 		default:
 			return fmt.Errorf("limit %s: there is no such controller", c)
 		}
@@ -229,10 +226,10 @@ func setLimits(dir string, files []limitFile) error {
 		if c.optional && !exists(path) {
 			continue
 		}
-		if err := writeControl(path, c.value); err != nil {
+		if err := WriteControl(path, c.value); err != nil {
 			return err
 		}
-		got, err := readControl(path)
+		got, err := ReadControl(path)
 		if err != nil {
 			return err
 		}
@@ -245,8 +242,8 @@ func setLimits(dir string, files []limitFile) error {
 
 func exists(path string) bool { return unix.Access(path, unix.F_OK) == nil }
 
-// writeControl and readControl do without what package os does for files that may block.
-func writeControl(path, value string) error {
+// WriteControl writes to a file of a group. It does without what package os does for files that may block.
+func WriteControl(path, value string) error {
 	fd, err := unix.Open(path, unix.O_WRONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return &fs.PathError{Op: "open", Path: path, Err: err}
@@ -264,7 +261,8 @@ func writeControl(path, value string) error {
 	return nil
 }
 
-func readControl(path string) (string, error) {
+// ReadControl reads such a file, without the spaces around its text.
+func ReadControl(path string) (string, error) {
 	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return "", &fs.PathError{Op: "open", Path: path, Err: err}
@@ -288,7 +286,7 @@ func readControl(path string) (string, error) {
 }
 
 func readWords(path string) ([]string, error) {
-	s, err := readControl(path)
+	s, err := ReadControl(path)
 	return strings.Fields(s), err
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/opencontainers/runtime-spec/specs-go"
 	"golang.org/x/sys/unix"
 
+	"github.com/sandboxrun/sandboxrun/container/diagnose"
 	"github.com/sandboxrun/sandboxrun/forkexec"
 	"github.com/sandboxrun/sandboxrun/rootfs"
 	"github.com/sandboxrun/sandboxrun/spec"
@@ -96,7 +97,7 @@ func openTrees(s *specs.Spec) (trees, error) {
 		}
 		if err != nil {
 			t.close()
-			if d := Diagnose(); d != nil { // a limit of mount namespaces is met here first
+			if d := diagnose.Machine(); d != nil { // a limit of mount namespaces is met here first
 				return nil, d
 			}
 			return nil, fail("grant_missing", "did it change while the sandbox was made?", "open %q: %w", m.Source, err)
@@ -380,10 +381,10 @@ func buildError(err error) error {
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ELOOP) {
 		return fail("grant_missing", "did it change while the sandbox was made?", "create sandbox: %w", err)
 	}
-	if refusedProcess(err) {
-		return fail(CodeLimitReached, processesHint, "create sandbox: no more processes can be started: %w", err)
+	if diagnose.RefusedProcess(err) {
+		return fail(diagnose.CodeLimitReached, diagnose.ProcessesHint, "create sandbox: no more processes can be started: %w", err)
 	}
-	if d := Diagnose(); d != nil {
+	if d := diagnose.Machine(); d != nil {
 		return d
 	}
 	return fail("sandbox_unavailable", "", "create sandbox: %w", err)

@@ -18,6 +18,7 @@ import (
 	"github.com/opencontainers/runtime-spec/specs-go"
 	"golang.org/x/sys/unix"
 
+	"github.com/sandboxrun/sandboxrun/container/diagnose"
 	"github.com/sandboxrun/sandboxrun/container/procfs"
 	"github.com/sandboxrun/sandboxrun/forkexec"
 	"github.com/sandboxrun/sandboxrun/spec"
@@ -51,7 +52,7 @@ func (s *Store) CreateWith(id string, plan *spec.Plan, o Options) (_ *Sandbox, e
 	defer func() {
 		if err != nil {
 			sb.discard(lock)
-			err = noNextBest(err, plan.BestEffort)
+			err = diagnose.NoNextBest(err, plan.BestEffort)
 		}
 	}()
 	if err := s.reserveID(id, plan); err != nil {
@@ -343,16 +344,16 @@ func startError(err error) error {
 	if fullDisk(err) {
 		return fail("state_unusable", diskHint, "create sandbox: %w", err)
 	}
-	if step := Diagnose(); step != nil {
+	if step := diagnose.Machine(); step != nil {
 		return step
 	}
-	if e := capabilityError("create sandbox", err); e != nil {
+	if e := diagnose.Lacking("create sandbox", err); e != nil {
 		return e
 	}
 	if strings.HasSuffix(err.Error(), unix.EMFILE.Error()) { // a child of libcontainer's says by words alone what it met
-		return fail(CodeLimitReached, filesHint, "create sandbox: %w", err)
+		return fail(diagnose.CodeLimitReached, diagnose.FilesHint, "create sandbox: %w", err)
 	}
-	if e := noRoom("create sandbox", err); e != nil {
+	if e := diagnose.NoRoom("create sandbox", err); e != nil {
 		return e
 	}
 	return fail("sandbox_unavailable", "sandboxrun --debug says more", "create sandbox: %w", err)

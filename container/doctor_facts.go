@@ -14,18 +14,19 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/sandboxrun/sandboxrun/container/cgroup"
+	"github.com/sandboxrun/sandboxrun/container/diagnose"
 	"github.com/sandboxrun/sandboxrun/forkexec"
 	"github.com/sandboxrun/sandboxrun/spec"
 )
 
 // facts are what was found. The rows are made of nothing else.
 type facts struct {
-	around    around
+	around    diagnose.Around
 	user      string
 	kernel    spec.Kernel
 	kernelErr error
 	arch      string
-	diagnosis diagnosis
+	diagnosis diagnose.Diagnosis
 
 	overlay, trees, noNewPrivs, filter, keyring attempt
 
@@ -65,7 +66,7 @@ func try(what forkexec.Ability, filter []unix.SockFilter) attempt {
 }
 
 func gather(ctx context.Context, e Examination) *facts {
-	f := &facts{around: surroundings(), arch: runtime.GOARCH, user: userName(os.Geteuid())}
+	f := &facts{around: diagnose.Surroundings(), arch: runtime.GOARCH, user: userName(os.Geteuid())}
 	f.kernel, f.kernelErr = kernelVersion()
 	f.state, f.trial = examineSandbox(ctx, e)
 	f.diagnosis = f.trial.diagnosis()

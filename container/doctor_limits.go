@@ -53,15 +53,15 @@ func (f *facts) groupFix() string {
 	case g.ReadOnly:
 		return "docker run --cgroupns private --security-opt writable-cgroups=true"
 	case g.Systemd && len(g.Found.Controllers) > 0:
-		return a.asRoot("sh -c " + quoted(delegateSystemd))
+		return a.AsRoot("sh -c " + quoted(delegateSystemd))
 	case g.Systemd:
-		return a.asRoot("loginctl enable-linger " + f.user)
+		return a.AsRoot("loginctl enable-linger " + f.user)
 	case g.Unified != "":
-		return a.asRoot("sh -c " + quoted(fmt.Sprintf(delegateUnified, g.Unified, a.uid)) + " sh $$")
+		return a.AsRoot("sh -c " + quoted(fmt.Sprintf(delegateUnified, g.Unified, a.UID)) + " sh $$")
 	case len(g.Legacy) > 0:
-		return a.asRoot("sh -c " + quoted(fmt.Sprintf(delegateLegacy, strings.Join(g.Legacy, " "), a.uid)) + " sh $$")
+		return a.AsRoot("sh -c " + quoted(fmt.Sprintf(delegateLegacy, strings.Join(g.Legacy, " "), a.UID)) + " sh $$")
 	}
-	return a.asRoot("mount -t cgroup2 cgroup2 /sys/fs/cgroup")
+	return a.AsRoot("mount -t cgroup2 cgroup2 /sys/fs/cgroup")
 }
 
 // delegateSystemd has systemd give users' managers every controller; it holds from their next start.

@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/sandboxrun/sandboxrun/container/diagnose"
 )
 
 func good(name, value string) Check { return Check{Name: name, Status: CheckOK, Value: value} }
@@ -37,13 +39,13 @@ func (f *facts) kernelRow() Check {
 	before := func(major, minor int) bool { return k.Major < major || k.Major == major && k.Minor < minor }
 	switch {
 	case f.kernelErr != nil:
-		return required(bad("kernel", f.kernelErr.Error(), nothingRuns, newerKernel))
+		return required(bad("kernel", f.kernelErr.Error(), nothingRuns, diagnose.NewerKernel))
 	case f.arch != "amd64" && f.arch != "arm64":
 		return required(bad("kernel", value, nothingRuns, "use amd64 or arm64"))
 	case before(5, 12):
-		return required(bad("kernel", value, nothingRuns, newerKernel))
+		return required(bad("kernel", value, nothingRuns, diagnose.NewerKernel))
 	case before(5, 14):
-		return required(weaker("kernel", value, "without a control group limits.pids is held by a watcher", newerKernel))
+		return required(weaker("kernel", value, "without a control group limits.pids is held by a watcher", diagnose.NewerKernel))
 	}
 	return required(good("kernel", value))
 }
@@ -51,21 +53,21 @@ func (f *facts) kernelRow() Check {
 // aroundRow tells of what may refuse things from outside. It matters where something is refused.
 func (f *facts) aroundRow() Check {
 	var list []string
-	if f.around.filter {
+	if f.around.Filter {
 		list = append(list, "a seccomp filter")
 	}
-	if f.around.noNewPrivs {
+	if f.around.NoNewPrivs {
 		list = append(list, "no_new_privs")
 	}
-	if f.around.profile != "" {
-		list = append(list, "the profile "+printable(f.around.profile))
+	if f.around.Profile != "" {
+		list = append(list, "the profile "+printable(f.around.Profile))
 	}
 	value := strings.Join(list, ", ")
 	switch {
 	case value == "":
 		return good("outer_confinement", "none")
-	case f.diagnosis.err != nil:
-		return weaker("outer_confinement", value, "what it refuses no sandbox in it can have", f.diagnosis.remedy.command)
+	case f.diagnosis.Err != nil:
+		return weaker("outer_confinement", value, "what it refuses no sandbox in it can have", f.diagnosis.Remedy.Command)
 	}
 	return good("outer_confinement", value)
 }
@@ -74,19 +76,19 @@ func (f *facts) aroundRow() Check {
 func (f *facts) needRows() []Check {
 	var rows []Check
 	failed := false
-	for _, n := range needs() {
+	for _, n := range diagnose.Needs() {
 		switch d := f.diagnosis; {
 		case failed:
-			rows = append(rows, bad(n.name, notTried+": a step before it fails", nothingRuns, d.remedy.command))
-		case d.err != nil && n.step == d.step:
+			rows = append(rows, bad(n.Name, notTried+": a step before it fails", nothingRuns, d.Remedy.Command))
+		case d.Err != nil && n.Step == d.Step:
 			failed = true
-			value := d.err.Error()
-			if d.remedy.why != "" {
-				value += "; " + d.remedy.why
+			value := d.Err.Error()
+			if d.Remedy.Why != "" {
+				value += "; " + d.Remedy.Why
 			}
-			rows = append(rows, bad(n.name, value, nothingRuns, d.remedy.command))
+			rows = append(rows, bad(n.Name, value, nothingRuns, d.Remedy.Command))
 		default:
-			rows = append(rows, good(n.name, "works"))
+			rows = append(rows, good(n.Name, "works"))
 		}
 		rows[len(rows)-1].Required = true
 	}
@@ -98,10 +100,10 @@ func (f *facts) row(name string, a attempt, status, cost, fix string) Check {
 	switch {
 	case a.err == nil && !a.untried:
 		return good(name, "works")
-	case f.around.filter && !a.untried:
-		fix = outerOptions
-	case a.untried && f.diagnosis.err != nil:
-		fix = f.diagnosis.remedy.command
+	case f.around.Filter && !a.untried:
+		fix = diagnose.OuterOptions
+	case a.untried && f.diagnosis.Err != nil:
+		fix = f.diagnosis.Remedy.Command
 	}
 	c := Check{Name: name, Status: status, Value: fmt.Sprint(a.err), Cost: cost, Fix: fix}
 	if a.untried {
@@ -112,27 +114,27 @@ func (f *facts) row(name string, a attempt, status, cost, fix string) Check {
 
 func (f *facts) callRows() []Check {
 	const notYet = "nothing so far: no key of a policy uses it"
-	calls := required(f.row("process_calls", all(f.calls), CheckMissing, nothingRuns, newerKernel))
+	calls := required(f.row("process_calls", all(f.calls), CheckMissing, nothingRuns, diagnose.NewerKernel))
 	if calls.Status == CheckOK {
 		calls.Value = names(f.calls)
 	}
-	actions := required(f.row("seccomp_actions", all(f.actions), CheckMissing, nothingRuns, newerKernel))
+	actions := required(f.row("seccomp_actions", all(f.actions), CheckMissing, nothingRuns, diagnose.NewerKernel))
 	if actions.Status == CheckOK {
 		actions.Value = names(f.actions)
 	}
 	return []Check{
-		required(f.row("no_new_privs", f.noNewPrivs, CheckMissing, nothingRuns, newerKernel)),
+		required(f.row("no_new_privs", f.noNewPrivs, CheckMissing, nothingRuns, diagnose.NewerKernel)),
 		actions,
 		required(f.row("seccomp_filter", f.filter, CheckMissing, nothingRuns, "boot a kernel with CONFIG_SECCOMP_FILTER")),
 		calls,
-		f.row("clone3", attempt{err: f.clone3}, CheckWeaker, "control groups of version 2 cannot hold limits: watchers do", newerKernel),
+		f.row("clone3", attempt{err: f.clone3}, CheckWeaker, "control groups of version 2 cannot hold limits: watchers do", diagnose.NewerKernel),
 		f.row("mount_trees", f.trees, CheckWeaker,
-			"a sandbox of root's cannot be shown what its own root user may not reach, such as a home of mode 0700", newerKernel),
+			"a sandbox of root's cannot be shown what its own root user may not reach, such as a home of mode 0700", diagnose.NewerKernel),
 		f.row("keyring", f.keyring, CheckWeaker,
 			"programs keep the caller's session keyring, and the filter, which refuses every key call, stands alone before it",
 			"boot a kernel with CONFIG_KEYS"),
 		f.landlockRow(notYet),
-		f.row("overlay", f.overlay, CheckMissing, notYet, f.around.asRoot("modprobe overlay")),
+		f.row("overlay", f.overlay, CheckMissing, notYet, f.around.AsRoot("modprobe overlay")),
 	}
 }
 
@@ -167,8 +169,8 @@ func names(list []namedAttempt) string {
 
 // firstFix is the command for what fails first.
 func (f *facts) firstFix() string {
-	if f.diagnosis.err != nil {
-		return f.diagnosis.remedy.command
+	if f.diagnosis.Err != nil {
+		return f.diagnosis.Remedy.Command
 	}
 	return errorHint(f.trial.err)
 }
@@ -188,7 +190,7 @@ func (f *facts) portsRow() Check {
 	case !f.trial.made || f.trial.err != nil:
 		return bad(name, notTried+": there is no sandbox to try it in", cost, f.firstFix())
 	case f.trial.ports != nil:
-		return bad(name, f.trial.ports.Error(), cost, f.around.set("net.ipv4.ip_unprivileged_port_start", "0"))
+		return bad(name, f.trial.ports.Error(), cost, f.around.Set("net.ipv4.ip_unprivileged_port_start", "0"))
 	}
 	return good(name, "127.0.0.1:80 in a sandbox")
 }
@@ -200,7 +202,7 @@ func (f *facts) stateRow() Check {
 	const name = "state_directory"
 	s := f.state
 	value := fmt.Sprintf("%s, %s, %d MB free", printable(s.path), s.fs, s.free>>20)
-	elsewhere := fmt.Sprintf("export SANDBOXRUN_ROOT=/dev/shm/sandboxrun-%d", f.around.uid)
+	elsewhere := fmt.Sprintf("export SANDBOXRUN_ROOT=/dev/shm/sandboxrun-%d", f.around.UID)
 	switch {
 	case s.err != nil:
 		return required(bad(name, printable(s.path)+": "+s.err.Error(), nothingRuns, elsewhere))
@@ -216,7 +218,7 @@ func (f *facts) binaryRow() Check {
 	const name, cost, fix = "binary", "it depends on the host's C library", "scripts/build"
 	switch {
 	case f.selfOK != nil:
-		return bad(name, f.selfOK.Error(), "whether it is static is not known", f.around.asRoot("mount -t proc proc /proc"))
+		return bad(name, f.selfOK.Error(), "whether it is static is not known", f.around.AsRoot("mount -t proc proc /proc"))
 	case f.loader != "":
 		return weaker(name, "needs "+printable(f.loader), cost, fix)
 	}
@@ -262,12 +264,12 @@ func grantCommand(path string) string {
 func quoted(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }
 
 // installCommand is that of the machine's own package manager.
-func installCommand(a around, name string) string {
+func installCommand(a diagnose.Around, name string) string {
 	for _, m := range [][2]string{
 		{"apt-get", "apt-get install "}, {"dnf", "dnf install "}, {"zypper", "zypper install "}, {"apk", "apk add "}, {"pacman", "pacman -S "},
 	} {
 		if exists("/usr/bin/"+m[0]) || exists("/sbin/"+m[0]) {
-			return a.asRoot(m[1] + name)
+			return a.AsRoot(m[1] + name)
 		}
 	}
 	return "install " + name

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/sandboxrun/sandboxrun/container/cgroup"
+	"github.com/sandboxrun/sandboxrun/container/diagnose"
 	"github.com/sandboxrun/sandboxrun/container/procfs"
 	"github.com/sandboxrun/sandboxrun/forkexec"
 	"github.com/sandboxrun/sandboxrun/spec"
@@ -21,7 +22,7 @@ import (
 // wellFacts are those of a machine that has everything.
 func wellFacts() *facts {
 	return &facts{
-		around: around{uid: 1000, setting: settings()}, user: "ann", kernel: spec.Kernel{Major: 6, Minor: 18}, arch: "amd64",
+		around: diagnose.Around{UID: 1000, Setting: settings()}, user: "ann", kernel: spec.Kernel{Major: 6, Minor: 18}, arch: "amd64",
 		calls: []namedAttempt{{name: "openat2"}}, actions: []namedAttempt{{name: "errno"}}, landlock: 7,
 		limits: []spec.Limit{
 			{Name: "memory", EnforcedBy: spec.ByCgroup2}, {Name: "pids", EnforcedBy: spec.ByCgroup2}, {Name: "cpus", EnforcedBy: spec.ByCgroup2},
@@ -67,26 +68,26 @@ func TestRows(t *testing.T) {
 		value, cost string // parts
 		fix         string // part
 	}{
-		{"kernel", CheckMissing, func(f *facts) { f.kernel = spec.Kernel{Major: 5, Minor: 10} }, "5.10", nothingRuns, newerKernel},
-		{"kernel", CheckWeaker, func(f *facts) { f.kernel = spec.Kernel{Major: 5, Minor: 13} }, "5.13", "watcher", newerKernel},
+		{"kernel", CheckMissing, func(f *facts) { f.kernel = spec.Kernel{Major: 5, Minor: 10} }, "5.10", nothingRuns, diagnose.NewerKernel},
+		{"kernel", CheckWeaker, func(f *facts) { f.kernel = spec.Kernel{Major: 5, Minor: 13} }, "5.13", "watcher", diagnose.NewerKernel},
 		{"kernel", CheckMissing, func(f *facts) { f.arch = "riscv64" }, "riscv64", nothingRuns, "amd64"},
-		{"kernel", CheckMissing, func(f *facts) { f.kernelErr = errors.New("unknown form") }, "unknown form", nothingRuns, newerKernel},
-		{"outer_confinement", CheckOK, func(f *facts) { f.around.filter, f.around.noNewPrivs = true, true }, "a seccomp filter, no_new_privs", "", ""},
+		{"kernel", CheckMissing, func(f *facts) { f.kernelErr = errors.New("unknown form") }, "unknown form", nothingRuns, diagnose.NewerKernel},
+		{"outer_confinement", CheckOK, func(f *facts) { f.around.Filter, f.around.NoNewPrivs = true, true }, "a seccomp filter, no_new_privs", "", ""},
 		{
 			"outer_confinement", CheckWeaker, func(f *facts) {
-				f.around.filter = true
-				f.diagnosis = diagnose(forkexec.ProbeUserns, unix.EPERM, f.around)
-			}, "a seccomp filter", "refuses", outerOptions,
+				f.around.Filter = true
+				f.diagnosis = diagnose.Step(forkexec.ProbeUserns, unix.EPERM, f.around)
+			}, "a seccomp filter", "refuses", diagnose.OuterOptions,
 		},
 		{
-			"nested_user_namespace", CheckMissing, func(f *facts) { f.diagnosis = diagnose(forkexec.ProbeMount, unix.EPERM, f.around) },
+			"nested_user_namespace", CheckMissing, func(f *facts) { f.diagnosis = diagnose.Step(forkexec.ProbeMount, unix.EPERM, f.around) },
 			"not tried", nothingRuns, "dmesg",
 		},
 		{"seccomp_filter", CheckMissing, func(f *facts) { f.filter = attempt{err: unix.EINVAL} }, "invalid", nothingRuns, "CONFIG_SECCOMP"},
 		{"seccomp_filter", CheckMissing, func(f *facts) { f.filter = attempt{true, unix.EINVAL} }, "not tried", nothingRuns, "CONFIG_SECCOMP"},
-		{"process_calls", CheckMissing, func(f *facts) { f.calls[0].err = unix.ENOSYS }, "openat2: function not", nothingRuns, newerKernel},
-		{"seccomp_actions", CheckMissing, func(f *facts) { f.actions[0].err = unix.EOPNOTSUPP }, "errno: ", nothingRuns, newerKernel},
-		{"clone3", CheckWeaker, func(f *facts) { f.clone3, f.around.filter = unix.ENOSYS, true }, "function", "watchers", outerOptions},
+		{"process_calls", CheckMissing, func(f *facts) { f.calls[0].err = unix.ENOSYS }, "openat2: function not", nothingRuns, diagnose.NewerKernel},
+		{"seccomp_actions", CheckMissing, func(f *facts) { f.actions[0].err = unix.EOPNOTSUPP }, "errno: ", nothingRuns, diagnose.NewerKernel},
+		{"clone3", CheckWeaker, func(f *facts) { f.clone3, f.around.Filter = unix.ENOSYS, true }, "function", "watchers", diagnose.OuterOptions},
 		{"keyring", CheckWeaker, func(f *facts) { f.keyring = attempt{err: unix.ENOSYS} }, "function", "keyring", "CONFIG_KEYS"},
 		{"landlock", CheckMissing, func(f *facts) { f.landErr = unix.EOPNOTSUPP }, "not supported", "nothing so far", "lsm=landlock"},
 		{"overlay", CheckMissing, func(f *facts) { f.overlay = attempt{err: unix.ENODEV} }, "no such device", "nothing so far", "sudo modprobe overlay"},
@@ -185,7 +186,7 @@ func TestGroupFix(t *testing.T) {
 		{cgroup.Facts{}, 0, "mount -t cgroup2 cgroup2 /sys/fs/cgroup"},
 	} {
 		f := wellFacts()
-		f.groups, f.around.uid = tt.groups, tt.uid
+		f.groups, f.around.UID = tt.groups, tt.uid
 		got := f.groupFix()
 		if !strings.Contains(got, tt.want) || strings.HasPrefix(got, "sudo ") != (tt.uid != 0 && !tt.groups.ReadOnly) {
 			t.Errorf("%+v: %s", tt.groups, got)
@@ -256,5 +257,17 @@ func TestFindInterpreters(t *testing.T) {
 		if i.path != "" && !strings.HasPrefix(i.path, "/usr/bin/") && !strings.HasPrefix(i.path, "/bin/") {
 			t.Errorf("found %s", i.path)
 		}
+	}
+}
+
+// settings makes a machine up: name, value, name, value ...
+func settings(list ...string) func(string) string {
+	return func(name string) string {
+		for i := 0; i+1 < len(list); i += 2 {
+			if list[i] == name {
+				return list[i+1]
+			}
+		}
+		return ""
 	}
 }

@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/sandboxrun/sandboxrun/container/diagnose"
 	"github.com/sandboxrun/sandboxrun/container/procfs"
 	"github.com/sandboxrun/sandboxrun/forkexec"
 	"github.com/sandboxrun/sandboxrun/rootfs"
@@ -34,13 +35,12 @@ func (t *trial) enforced() bool {
 }
 
 // diagnosis is what run would say. Only where it has nothing to say is anything tried anew.
-func (t *trial) diagnosis() diagnosis {
-	var e *Error
-	if errors.As(t.err, &e) && e.found != nil {
-		return *e.found
+func (t *trial) diagnosis() diagnose.Diagnosis {
+	if d := diagnose.Of(t.err); d != nil {
+		return *d
 	}
 	step, errno := forkexec.Probe()
-	return diagnose(step, errno, surroundings())
+	return diagnose.Step(step, errno, diagnose.Surroundings())
 }
 
 // trialTime is how long each program of the examination may take.

@@ -16,6 +16,7 @@ import (
 	"github.com/opencontainers/runtime-spec/specs-go"
 	"golang.org/x/sys/unix"
 
+	"github.com/sandboxrun/sandboxrun/container/diagnose"
 	"github.com/sandboxrun/sandboxrun/container/disk"
 	"github.com/sandboxrun/sandboxrun/container/procfs"
 	"github.com/sandboxrun/sandboxrun/forkexec"
@@ -316,7 +317,7 @@ func (sb *Sandbox) explain(err error, req Request) error {
 	case step.Step == forkexec.StepExecve:
 		return fail(CodeNotExecutable, "", "%q: %w", req.Args[0], step.Err)
 	case step.Step == forkexec.StepUserns && errors.Is(step.Err, unix.EAGAIN) && sb.state.Launch.Limits.Pids > 0:
-		return fail(CodeLimitReached, "end other programs in the sandbox: sandboxrun ps "+sb.state.ID,
+		return fail(diagnose.CodeLimitReached, "end other programs in the sandbox: sandboxrun ps "+sb.state.ID,
 			"start program in sandbox %q: its limit of processes is reached: %w", sb.state.ID, step.Err)
 	case step.Step == forkexec.StepRlimit && step.Detail == forkexec.CoreLimit:
 		return fail("limit_unenforceable", spec.CoreHint, "start program in sandbox %q: if it crashed, the host's core handler would run: %w",
@@ -329,18 +330,18 @@ func (sb *Sandbox) explain(err error, req Request) error {
 	if procfs.PidfdWait(sb.init, 50) { // it may be about to end: then parts of it are gone already
 		return sb.lost()
 	}
-	if hint := Scarce(err); hint != "" {
+	if hint := diagnose.Scarce(err); hint != "" {
 		what := "start program"
-		if refusedProcess(err) {
+		if diagnose.RefusedProcess(err) {
 			what = "start the processes of a program"
 		}
-		return fail(CodeLimitReached, hint, "%s in sandbox %q: %w", what, sb.state.ID, err)
+		return fail(diagnose.CodeLimitReached, hint, "%s in sandbox %q: %w", what, sb.state.ID, err)
 	}
 	if step != nil && step.Step == forkexec.StepUserns { // probed now, the sandbox that is there would count too
-		return noNextBest(diagnose(forkexec.ProbeNested, step.Err, surroundings()).err, sb.state.BestEffort)
+		return diagnose.NoNextBest(diagnose.Step(forkexec.ProbeNested, step.Err, diagnose.Surroundings()).Err, sb.state.BestEffort)
 	}
-	if d := Diagnose(); d != nil {
-		return noNextBest(d, sb.state.BestEffort)
+	if d := diagnose.Machine(); d != nil {
+		return diagnose.NoNextBest(d, sb.state.BestEffort)
 	}
 	return fail("sandbox_unavailable", "", "start program in sandbox %q: %w", sb.state.ID, err)
 }

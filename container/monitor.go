@@ -18,6 +18,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/sandboxrun/sandboxrun/container/diagnose"
 	"github.com/sandboxrun/sandboxrun/container/procfs"
 	"github.com/sandboxrun/sandboxrun/forkexec"
 )
@@ -93,7 +94,7 @@ func (s *Store) Detach(id string, req Request) (string, error) {
 		_ = cmd.Wait()
 		ended := fmt.Errorf("its monitor has ended: %s", cmd.ProcessState)
 		doing := fmt.Sprintf("start program in sandbox %q", id)
-		if e := noRoom(doing, ended); e != nil {
+		if e := diagnose.NoRoom(doing, ended); e != nil {
 			return "", e
 		}
 		return "", fail("sandbox_unavailable", "", "%s: %w", doing, ended)
@@ -171,8 +172,8 @@ func Monitor(in io.ReadCloser, answer io.WriteCloser, started func(*Running)) {
 			r.Error.Code, r.Error.Hint = e.Code, e.Hint
 			r.Exec, r.Isolated = e.Exec, e.Isolated
 		}
-		if hint := Scarce(err); hint != "" {
-			r.Error.Code, r.Error.Hint = CodeLimitReached, hint
+		if hint := diagnose.Scarce(err); hint != "" {
+			r.Error.Code, r.Error.Hint = diagnose.CodeLimitReached, hint
 		}
 	}
 	heard := json.NewEncoder(answer).Encode(r)

@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/sandboxrun/sandboxrun/container/cgroup"
+	"github.com/sandboxrun/sandboxrun/container/diagnose"
 	"github.com/sandboxrun/sandboxrun/container/procfs"
 	"github.com/sandboxrun/sandboxrun/forkexec"
 	"github.com/sandboxrun/sandboxrun/relay"
@@ -156,7 +157,7 @@ func (sb *Sandbox) listen(doors []spec.Door) ([]*os.File, error) {
 	}
 	files, err := forkexec.Listen(sb.init, list)
 	if err != nil {
-		if e := noRoom("start relay", err); e != nil {
+		if e := diagnose.NoRoom("start relay", err); e != nil {
 			return nil, e
 		}
 		return nil, fail("sandbox_unavailable", "", "start relay: %w", err)
@@ -192,7 +193,7 @@ func (r *relayProcess) launch(sb *Sandbox, dir *os.Root) error {
 	if r.in, r.answer, err = startPiped(r.cmd); err == nil {
 		return nil
 	}
-	if e := noRoom("start relay", err); e != nil {
+	if e := diagnose.NoRoom("start relay", err); e != nil {
 		return e
 	}
 	return fail("sandbox_unavailable", "", "start relay: %w", err)

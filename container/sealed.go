@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/sandboxrun/sandboxrun/container/diagnose"
 	"github.com/sandboxrun/sandboxrun/container/procfs"
 	"github.com/sandboxrun/sandboxrun/forkexec"
 	"github.com/sandboxrun/sandboxrun/spec"
@@ -120,7 +121,7 @@ func (sb *Sandbox) believe(copied []byte) error {
 
 // sealedBy reads what a process holds, if that is process 1 of a sandbox of this store.
 func (s *Store) sealedBy(proc *os.File) (*forkexec.Sealed, error) {
-	if ok, err := ownChild(fmt.Sprintf("/proc/self/fd/%d", proc.Fd())); Scarce(err) != "" {
+	if ok, err := ownChild(fmt.Sprintf("/proc/self/fd/%d", proc.Fd())); diagnose.Scarce(err) != "" {
 		return nil, err // that says nothing of the process
 	} else if !ok {
 		return nil, forkexec.ErrNotSealed

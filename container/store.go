@@ -13,25 +13,15 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/sandboxrun/sandboxrun/container/cgroup"
+	"github.com/sandboxrun/sandboxrun/container/fault"
 )
 
 // Error is a failure of ours, with a stable word for programs and a hint for people.
-type Error struct {
-	Code string // such as "id_in_use"
-	Hint string // may be empty
-	Err  error
-	// Where a program of a sandbox was not started: the sandbox, the exec that it would have been, and whether the sandbox
-	// is isolated. Else empty.
-	Sandbox, Exec string
-	Isolated      bool
+type Error = fault.Error
 
-	found *diagnosis // of a machine that cannot make sandboxes
+func fail(code, hint, format string, args ...any) *Error {
+	return fault.New(code, hint, format, args...)
 }
-
-func (e *Error) Error() string { return e.Err.Error() }
-
-// Unwrap gives the cause.
-func (e *Error) Unwrap() error { return e.Err }
 
 // fullDisk says whether writing the state has failed for want of room. To calls that write no file ENOSPC means something
 // else.
@@ -42,10 +32,6 @@ func fullDisk(err error) bool {
 
 // diskHint is for errors of writing the state.
 const diskHint = "is the disk full? another place: --root DIR"
-
-func fail(code, hint, format string, args ...any) *Error {
-	return &Error{Code: code, Hint: hint, Err: fmt.Errorf(format, args...)}
-}
 
 // Store is the directory that holds the state of one user's sandboxes, a directory each.
 type Store struct {

@@ -1,4 +1,4 @@
-package container
+package diagnose
 
 import (
 	"fmt"
@@ -6,6 +6,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/sandboxrun/sandboxrun/container/fault"
 )
 
 // CodeCapability is the code of a root launcher that lacks capabilities which root needs to make a sandbox.
@@ -43,18 +45,18 @@ func lackingCapabilities(set string) []string {
 	return list
 }
 
-func (a around) capabilityRemedy() remedy {
-	return remedy{
+func (a Around) capabilityRemedy() Remedy {
+	return Remedy{
 		"root lacks " + strings.Join(a.lacking, ", ") + " here",
 		"give it to the launcher (CapabilityBoundingSet= of systemd, --cap-add of docker), or start that as an unprivileged user",
 	}
 }
 
-// capabilityError is an error where root lacks what making a sandbox takes, else nil.
-func capabilityError(doing string, err error) *Error {
-	a := surroundings()
+// Lacking is an error where root lacks what making a sandbox takes, else nil.
+func Lacking(doing string, err error) *fault.Error {
+	a := Surroundings()
 	if len(a.lacking) == 0 {
 		return nil
 	}
-	return &Error{Code: CodeCapability, Hint: a.capabilityRemedy().hint(), Err: fmt.Errorf("%s: root lacks %s: %w", doing, strings.Join(a.lacking, ", "), err)}
+	return &fault.Error{Code: CodeCapability, Hint: a.capabilityRemedy().hint(), Err: fmt.Errorf("%s: root lacks %s: %w", doing, strings.Join(a.lacking, ", "), err)}
 }

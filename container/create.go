@@ -18,8 +18,10 @@ import (
 	"github.com/opencontainers/runtime-spec/specs-go"
 	"golang.org/x/sys/unix"
 
+	"github.com/sandboxrun/sandboxrun/container/check"
 	"github.com/sandboxrun/sandboxrun/container/diagnose"
 	"github.com/sandboxrun/sandboxrun/container/procfs"
+	"github.com/sandboxrun/sandboxrun/container/sabotage"
 	"github.com/sandboxrun/sandboxrun/forkexec"
 	"github.com/sandboxrun/sandboxrun/spec"
 )
@@ -93,8 +95,9 @@ func (s *Store) CreateWith(id string, plan *spec.Plan, o Options) (_ *Sandbox, e
 // start has libcontainer make the namespaces around process 1, builds what programs see in them, proves that it is as
 // planned, and lets process 1 go once the state is on disk.
 func (sb *Sandbox) start(plan *spec.Plan, o Options, filter []unix.SockFilter, dir *os.Root, lock *os.File) error {
-	checks := sb.newChecker(plan)
-	plan = sabotagePlan(sb, plan)
+	checks := check.New(plan.Checks, plan.View, sb.store.path)
+	plan = sabotage.Plan(plan)
+	sabotage.Launch(&sb.state.Launch.EnvAllow, &sb.state.Launch.UID, &sb.state.Launch.GID)
 	trees, err := openTrees(plan.Spec)
 	if err != nil {
 		return err
@@ -165,8 +168,8 @@ func (sb *Sandbox) furnish(plan *spec.Plan, trees trees, found *sights) error {
 }
 
 // prove checks that the sandbox is as it was planned, and only then writes down what execs need to know.
-func (sb *Sandbox) prove(plan *spec.Plan, o Options, checks *checker, filter []unix.SockFilter, dir *os.Root) (err error) {
-	if sb.state.Checks, err = checks.run(filter); err != nil {
+func (sb *Sandbox) prove(plan *spec.Plan, o Options, checks *check.Checker, filter []unix.SockFilter, dir *os.Root) (err error) {
+	if sb.state.Checks, err = checks.Run(sb.checked(filter)); err != nil {
 		return err
 	}
 	if err := sb.startRecord(plan, o); err != nil {

@@ -19,6 +19,7 @@ import (
 	"github.com/sandboxrun/sandboxrun/container/diagnose"
 	"github.com/sandboxrun/sandboxrun/container/disk"
 	"github.com/sandboxrun/sandboxrun/container/procfs"
+	"github.com/sandboxrun/sandboxrun/container/sabotage"
 	"github.com/sandboxrun/sandboxrun/forkexec"
 	"github.com/sandboxrun/sandboxrun/record"
 	"github.com/sandboxrun/sandboxrun/spec"
@@ -183,7 +184,7 @@ func (r *Running) launch(req Request, cmd *forkexec.Command) error {
 	if err != nil {
 		return err
 	}
-	sabotageCommand(cmd)
+	sabotage.Command(cmd)
 	r.process, err = r.launchAsking(cmd)
 	streams.closeTheirs()
 	if err != nil {

@@ -103,3 +103,10 @@ func OwnMounts() ([]Mount, error) {
 	defer self.Close()
 	return ReadMounts(self)
 }
+
+// Shown is what of the host a sandbox shows, by the mounts of both.
+type Shown struct {
+	Own   []Mount
+	There []Mount    // the sandbox's
+	State spec.Place // where the state directory is
+}

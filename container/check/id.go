@@ -1,4 +1,4 @@
-package container
+package check
 
 import (
 	"errors"
@@ -126,7 +126,7 @@ func (p *probe) change(i int, it hooks.Path, outside hooks.Node, id ownID) []cha
 	return list
 }
 
-func (c *checker) programID() ownID {
+func (c *Checker) programID() ownID {
 	id := ownID{c.cmd.ShownUID, uint32(os.Geteuid())}
 	if c.cmd.UID != 0 {
 		id.host = uint32(c.cmd.UID)
@@ -135,7 +135,7 @@ func (c *checker) programID() ownID {
 }
 
 // receive reads what the program has sent: it has ended, so all of it is there.
-func (p *probe) receive(c *checker, from *os.File) {
+func (p *probe) receive(c *Checker, from *os.File) {
 	f := &c.facts
 	files := p.sent
 	f.HostIDErr = p.err(p.hello)

@@ -1,4 +1,4 @@
-package container
+package check
 
 import (
 	"crypto/rand"
@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/sandboxrun/sandboxrun/hooks"
+	"github.com/sandboxrun/sandboxrun/rootfs"
 	"github.com/sandboxrun/sandboxrun/spec"
 )
 
@@ -44,10 +45,10 @@ func nodeFrom(st *unix.Stat_t) hooks.Node {
 }
 
 // probePaths are what no program should see and no policy has granted. What is not on this host is left out.
-func (sb *Sandbox) probePaths(plan *spec.Plan) []hooks.Path {
+func probePaths(view *rootfs.View, state string) []hooks.Path {
 	uid := os.Geteuid()
 	list := []string{
-		sb.store.path, "/etc/shadow", fmt.Sprintf("/run/user/%d", uid),
+		state, "/etc/shadow", fmt.Sprintf("/run/user/%d", uid),
 		"/run/docker.sock", "/run/podman/podman.sock", "/run/containerd/containerd.sock",
 	}
 	if u, err := user.LookupId(strconv.Itoa(uid)); err == nil && filepath.IsAbs(u.HomeDir) {
@@ -59,7 +60,7 @@ func (sb *Sandbox) probePaths(plan *spec.Plan) []hooks.Path {
 		if err != nil || real == "/" {
 			continue
 		}
-		if shown := spec.HostPath(plan.View, p); shown == p || shown == real {
+		if shown := spec.HostPath(view, p); shown == p || shown == real {
 			continue // granted, or masked and looked at as such
 		}
 		paths = append(paths, hooks.Path{Kind: hooks.ProbePath, Inside: p, Host: p})
@@ -90,11 +91,11 @@ func hostNamespaces(network bool) []hooks.Namespace {
 }
 
 // lookOutside adds what is to be compared with what was seen inside.
-func (c *checker) lookOutside() {
+func (c *Checker) lookOutside() {
 	f := &c.facts
 	for i := range f.Namespaces {
 		var st unix.Stat_t
-		if unix.Fstatat(int(c.sb.proc.Fd()), "ns/"+f.Namespaces[i].Name, &st, 0) == nil {
+		if unix.Fstatat(int(c.sb.Proc.Fd()), "ns/"+f.Namespaces[i].Name, &st, 0) == nil {
 			f.Namespaces[i].Process1 = st.Ino
 		}
 	}
@@ -139,7 +140,7 @@ type target struct {
 }
 
 // listen makes the targets, and reaches each from here.
-func (c *checker) listen() {
+func (c *Checker) listen() {
 	for _, t := range []target{
 		{name: "127.0.0.1", family: unix.AF_INET, kind: unix.SOCK_STREAM, address: inet4(0)},
 		{name: "::1", family: unix.AF_INET6, kind: unix.SOCK_STREAM, address: inet6(0)},
@@ -246,7 +247,7 @@ func (t *target) note(f *hooks.Facts) {
 	}
 }
 
-func (c *checker) closeTargets() {
+func (c *Checker) closeTargets() {
 	for _, t := range c.targets {
 		if t.fd >= 0 {
 			unix.Close(t.fd)

@@ -1,4 +1,4 @@
-package container
+package check
 
 import (
 	"crypto/rand"
@@ -10,17 +10,20 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/sandboxrun/sandboxrun/container/fault"
+	"github.com/sandboxrun/sandboxrun/container/procfs"
+	"github.com/sandboxrun/sandboxrun/container/sabotage"
 	"github.com/sandboxrun/sandboxrun/forkexec"
 	"github.com/sandboxrun/sandboxrun/hooks"
-	"github.com/sandboxrun/sandboxrun/spec"
+	"github.com/sandboxrun/sandboxrun/rootfs"
 )
 
-// CodeCheck is the code of a sandbox that is not as isolated as it was planned.
-const CodeCheck = "isolation_check_failed"
+// Code is the code of a sandbox that is not as isolated as it was planned.
+const Code = "isolation_check_failed"
 
-// checker tries what package hooks says, once for one sandbox. Three places are compared: outside, which is here; the
+// Checker tries what package hooks says, once for one sandbox. Three places are compared: outside, which is here; the
 // place of a program inside; and that same process before the walls were up.
-type checker struct {
+type Checker struct {
 	sb      *Sandbox
 	subject hooks.Subject
 	facts   hooks.Facts
@@ -28,10 +31,26 @@ type checker struct {
 	cmd     forkexec.Command
 }
 
-// newChecker looks at the host before anything of the sandbox is mounted.
-func (sb *Sandbox) newChecker(plan *spec.Plan) *checker {
-	c := &checker{sb: sb, subject: plan.Checks}
-	c.subject.Paths = append(slices.Clip(c.subject.Paths), sb.probePaths(plan)...)
+// Sandbox is what the checks take of a sandbox that has been built.
+type Sandbox struct {
+	PID  int      // of process 1
+	Proc *os.File // its /proc/PID
+	// Null opens the null device of its view.
+	Null func() (*os.File, error)
+	// Shows reads what of the host it shows.
+	Shows func() (*procfs.Shown, error)
+	// Command is how a program of it is started, under its limits, without arguments, variables and streams.
+	Command forkexec.Command
+	// Environ gives the variables of such a program, with these set too.
+	Environ func(set map[string]string) []string
+	// Start makes the calls in place of a program, and says what processor time that took.
+	Start func(*forkexec.Command, *forkexec.Calls) (time.Duration, error)
+}
+
+// New looks at the host before anything of the sandbox is mounted. state is the directory that the sandboxes' state is in.
+func New(subject hooks.Subject, view *rootfs.View, state string) *Checker {
+	c := &Checker{subject: subject}
+	c.subject.Paths = append(slices.Clip(c.subject.Paths), probePaths(view, state)...)
 	c.facts.Paths = make([]hooks.PathSeen, len(c.subject.Paths))
 	for i, p := range c.subject.Paths {
 		if p.Host != "" {
@@ -42,25 +61,26 @@ func (sb *Sandbox) newChecker(plan *spec.Plan) *checker {
 	return c
 }
 
-// run proves the sandbox's isolation. The error, an *Error, says what is broken.
-func (c *checker) run(filter []unix.SockFilter) ([]hooks.Result, error) {
-	if err := c.look(filter); err != nil {
+// Run proves the sandbox's isolation. The error, a *fault.Error, says what is broken.
+func (c *Checker) Run(sb *Sandbox) ([]hooks.Result, error) {
+	c.sb = sb
+	if err := c.look(); err != nil {
 		return nil, err
 	}
 	results := hooks.Judge(&c.subject, &c.facts)
-	if broken := sabotageVerdict(hooks.BrokenOf(results)); len(broken) > 0 {
+	if broken := sabotage.Verdict(hooks.BrokenOf(results)); len(broken) > 0 {
 		said := make([]string, len(broken))
 		for i, b := range broken {
 			said[i] = b.Name + ": " + b.Detail
 		}
-		return results, fail(CodeCheck, "nothing was run; sandboxrun doctor --checks says what is tried",
+		return results, fault.New(Code, "nothing was run; sandboxrun doctor --checks says what is tried",
 			"the sandbox is not as isolated as planned: %s", strings.Join(said, "; "))
 	}
 	return results, nil
 }
 
-func (c *checker) look(filter []unix.SockFilter) error {
-	null, err := c.sb.null(unix.O_RDWR)
+func (c *Checker) look() error {
+	null, err := c.sb.Null()
 	if err != nil {
 		return err
 	}
@@ -78,17 +98,17 @@ func (c *checker) look(filter []unix.SockFilter) error {
 	if err := c.addNames(); err != nil {
 		return err
 	}
-	c.prepare(filter)
+	c.prepare()
 	c.cmd.Stdio = [3]*os.File{null, theirs, null}
 	var p probe
 	defer p.release()
 	p.plan(c)
-	cpu, err := c.start(&p.calls)
+	cpu, err := c.sb.Start(&c.cmd, &p.calls)
 	if err != nil {
-		return c.sb.explain(err, Request{Args: []string{"check"}})
+		return err
 	}
 	if !p.done() {
-		return fail(CodeCheck, "", "the checks of the sandbox were ended before they were done")
+		return fault.New(Code, "", "the checks of the sandbox were ended before they were done")
 	}
 	p.read(c, cpu)
 	p.receive(c, messages)
@@ -96,21 +116,13 @@ func (c *checker) look(filter []unix.SockFilter) error {
 	return nil
 }
 
-func (c *checker) start(calls *forkexec.Calls) (time.Duration, error) {
-	if err := reachGroups(c.cmd.Limits.Groups); err != nil {
-		return 0, err
-	}
-	return forkexec.Check(&c.cmd, calls)
-}
-
 // prepare makes the command of a program of this sandbox, and notes what of it can be read back.
-func (c *checker) prepare(filter []unix.SockFilter) {
-	sb, f := c.sb, &c.facts
-	c.cmd = sb.place(filter)
+func (c *Checker) prepare() {
+	f := &c.facts
+	c.cmd = c.sb.Command
 	c.cmd.Dir = "/" // whether the program may enter its working directory is for it to find out
-	sb.limit(&c.cmd, sb.effective(Request{}), nil)
 	f.Canary = "SANDBOXRUN_" + rand.Text()
-	c.cmd.Env = sb.state.Launch.Environ(map[string]string{f.Canary: "1"}, nil)
+	c.cmd.Env = c.sb.Environ(map[string]string{f.Canary: "1"})
 	for _, r := range c.cmd.Rlimits {
 		l := hooks.LimitRead{Name: forkexec.RlimitName(r.Resource), Want: r.Max}
 		var own unix.Rlimit
@@ -129,7 +141,7 @@ func (c *checker) prepare(filter []unix.SockFilter) {
 	for _, g := range c.cmd.Limits.Groups {
 		f.Groups = append(f.Groups, groupRead(g))
 	}
-	sabotageCommand(&c.cmd)
+	sabotage.Command(&c.cmd)
 	for _, kv := range c.cmd.Env {
 		name, _, _ := strings.Cut(kv, "=")
 		f.Env = append(f.Env, name)

@@ -1,4 +1,4 @@
-package container
+package check
 
 import (
 	"bytes"
@@ -48,7 +48,7 @@ func (p *probe) numbers(t text) ([]int, error) {
 }
 
 // read turns what the calls have left into facts.
-func (p *probe) read(c *checker, cpu time.Duration) {
+func (p *probe) read(c *Checker, cpu time.Duration) {
 	f := &c.facts
 	before, _ := p.content(p.status[0]) // what is missing is said by the checks that look for it
 	now, _ := p.content(p.status[1])

@@ -1,4 +1,4 @@
-package container
+package check
 
 import (
 	"path/filepath"
@@ -14,23 +14,23 @@ import (
 // addNames adds, for each secret and denied file, the names under which the sandbox's mounts have its place in the file
 // system. It asks the kernel what is mounted, and not the plan, so that the checks fail where the plan is wrong: a second
 // mount on the host gives a directory a name that does not tell what it shows.
-func (c *checker) addNames() error {
+func (c *Checker) addNames() error {
 	hidden, known := c.hidden()
 	if len(hidden) == 0 {
 		return nil
 	}
-	s, err := c.sb.shows()
+	s, err := c.sb.Shows()
 	if err != nil {
 		return err
 	}
 	n := &otherNames{c, known, map[spec.Place][]string{}, map[spec.Place]hooks.Path{}}
-	for _, m := range s.there {
-		if !m.Within(s.state) { // else it is a mask; the state directory may lie in a denied directory
+	for _, m := range s.There {
+		if !m.Within(s.State) { // else it is a mask; the state directory may lie in a denied directory
 			n.mounts[m.Place] = append(n.mounts[m.Place], m.Target)
 		}
 	}
 	own := map[uint64]procfs.Mount{}
-	for _, m := range s.own {
+	for _, m := range s.Own {
 		own[uint64(m.ID)] = m
 	}
 	for _, p := range hidden {
@@ -48,7 +48,7 @@ func (c *checker) addNames() error {
 }
 
 // hidden lists the secrets and denied files, and all names that are looked at already.
-func (c *checker) hidden() (list []hooks.Path, known map[string]bool) {
+func (c *Checker) hidden() (list []hooks.Path, known map[string]bool) {
 	known = map[string]bool{}
 	for _, p := range c.subject.Paths {
 		if p.Kind == hooks.Secret || p.Kind == hooks.Mask {
@@ -78,7 +78,7 @@ func placeOfPath(path string, own map[uint64]procfs.Mount) (spec.Place, bool) {
 
 // otherNames are those that the sandbox's mounts give to what is hidden.
 type otherNames struct {
-	*checker
+	*Checker
 	known  map[string]bool
 	mounts map[spec.Place][]string // what is mounted inside → where
 	hidden map[spec.Place]hooks.Path

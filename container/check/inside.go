@@ -1,4 +1,4 @@
-package container
+package check
 
 import (
 	"encoding/binary"
@@ -67,7 +67,7 @@ const (
 )
 
 // plan writes the list. What is counted comes before what opens descriptors that stay open.
-func (p *probe) plan(c *checker) {
+func (p *probe) plan(c *Checker) {
 	p.status[0] = p.file(forkexec.AtEntry, "/proc/self/status", pathBuf)
 	p.status[1] = p.file(forkexec.InPlace, "/proc/self/status", pathBuf)
 	p.securebits = p.calls.Add(forkexec.InPlace, unix.SYS_PRCTL, unix.PR_GET_SECUREBITS, 0, 0, 0, 0)
@@ -124,8 +124,8 @@ func (p *probe) directory(name string) text {
 }
 
 // signals looks for processes that exist outside. A small number could be one of the exec's own.
-func (p *probe) signals(c *checker) {
-	for _, pid := range []int{os.Getpid(), c.sb.state.PID} {
+func (p *probe) signals(c *Checker) {
+	for _, pid := range []int{os.Getpid(), c.sb.PID} {
 		if pid > 2 {
 			c.facts.Signalled = append(c.facts.Signalled, hooks.Signalled{PID: pid})
 			p.kills = append(p.kills, p.calls.Add(forkexec.InPlace, unix.SYS_KILL, pid, 0))
@@ -133,7 +133,7 @@ func (p *probe) signals(c *checker) {
 	}
 }
 
-func (p *probe) limits(c *checker) {
+func (p *probe) limits(c *Checker) {
 	const pair, mask = 16, forkexec.MaxCPUs / 8
 	for _, l := range c.facts.Limits {
 		if resource := rlimitNumber(l.Name); resource >= 0 {
@@ -165,7 +165,7 @@ func rlimitNumber(name string) int {
 
 // lookAtPaths changes nothing: what is read-only is opened without O_CREAT and O_TRUNC, and in a directory a file is made
 // that never has a name.
-func (p *probe) lookAtPaths(c *checker) {
+func (p *probe) lookAtPaths(c *Checker) {
 	n := len(c.subject.Paths)
 	p.stats = make([]unix.Stat_t, n+len(c.facts.Namespaces)+1)
 	p.statfs = make([]unix.Statfs_t, n+1)
@@ -180,7 +180,7 @@ func (p *probe) lookAtPaths(c *checker) {
 	p.stat("/proc", len(p.stats)-1) // behind all others
 }
 
-func (p *probe) lookAt(i int, path hooks.Path, c *checker) pathCalls {
+func (p *probe) lookAt(i int, path hooks.Path, c *Checker) pathCalls {
 	outside := c.facts.Paths[i].Outside
 	dir, regular := outside.Dir(), outside.Regular()
 	if path.Host == "" {
@@ -237,7 +237,7 @@ func (p *probe) access(name string, mode int) int {
 
 // network tries to reach what listens outside, then a port of the sandbox's own, which might have got the number of one
 // outside, and the ports that are forwarded.
-func (p *probe) network(c *checker) {
+func (p *probe) network(c *Checker) {
 	for i := range c.targets {
 		t := &c.targets[i]
 		s, connected := p.connect(t.family, t.kind, t.address)

@@ -1,6 +1,6 @@
 //go:build sabotage
 
-package container
+package sabotage
 
 import (
 	"path"
@@ -15,8 +15,8 @@ import (
 	"github.com/sandboxrun/sandboxrun/spec"
 )
 
-// sabotagePlan leaves a layer out of what is built. What is checked was decided before.
-func sabotagePlan(sb *Sandbox, plan *spec.Plan) *spec.Plan {
+// Plan leaves a layer out of what is built. What is checked was decided before.
+func Plan(plan *spec.Plan) *spec.Plan {
 	broken, view, oci := *plan, *plan.View, *plan.Spec
 	broken.View, broken.Spec = &view, &oci
 	view.Mounts, oci.Mounts = slices.Clone(view.Mounts), slices.Clone(oci.Mounts)
@@ -70,11 +70,6 @@ func sabotagePlan(sb *Sandbox, plan *spec.Plan) *spec.Plan {
 		broken.Relay = &r
 	case forkexec.Without("enforcement"):
 		broken.Limits = append(slices.Clone(plan.Limits), spec.Limit{Name: "made_up", Value: 1, EnforcedBy: spec.ByWatcher})
-	case forkexec.Without("environment"):
-		sb.state.Launch.EnvAllow = []string{"*"}
-	}
-	if forkexec.Without("program id") { // it is the caller, and so the owner of all that is root's
-		sb.state.Launch.UID, sb.state.Launch.GID = 0, 0
 	}
 	if forkexec.Without("program id") || forkexec.Without("idmap") {
 		for i := range oci.Mounts {
@@ -82,6 +77,17 @@ func sabotagePlan(sb *Sandbox, plan *spec.Plan) *spec.Plan {
 		}
 	}
 	return &broken
+}
+
+// Launch leaves a layer out of what execs take from the sandbox's state: which variables of the caller's they get, and as whom
+// they run.
+func Launch(allow *[]string, uid, gid *int) {
+	if forkexec.Without("environment") {
+		*allow = []string{"*"}
+	}
+	if forkexec.Without("program id") { // it is the caller, and so the owner of all that is root's
+		*uid, *gid = 0, 0
+	}
 }
 
 func pathsOf(plan *spec.Plan, kind hooks.PathKind) []string {
@@ -94,17 +100,17 @@ func pathsOf(plan *spec.Plan, kind hooks.PathKind) []string {
 	return list
 }
 
-// sabotageVerdict lets a sandbox start of which a check is broken. What attacks get then shows what the layers that are left
+// Verdict lets a sandbox start of which a check is broken. What attacks get then shows what the layers that are left
 // hold.
-func sabotageVerdict(broken []hooks.Result) []hooks.Result {
+func Verdict(broken []hooks.Result) []hooks.Result {
 	if forkexec.Without("refusal of broken checks") {
 		return nil
 	}
 	return broken
 }
 
-// sabotageCommand leaves a layer out of how programs are started, that of the checks and all others.
-func sabotageCommand(cmd *forkexec.Command) {
+// Command leaves a layer out of how programs are started, that of the checks and all others.
+func Command(cmd *forkexec.Command) {
 	drop := func(which func(forkexec.Mount) bool) { cmd.Mounts = slices.DeleteFunc(slices.Clone(cmd.Mounts), which) }
 	switch {
 	case forkexec.Without("network"):

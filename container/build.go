@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/sandboxrun/sandboxrun/container/diagnose"
+	"github.com/sandboxrun/sandboxrun/container/idmap"
 	"github.com/sandboxrun/sandboxrun/forkexec"
 	"github.com/sandboxrun/sandboxrun/rootfs"
 	"github.com/sandboxrun/sandboxrun/spec"
@@ -90,7 +91,7 @@ func openTrees(s *specs.Spec) (trees, error) {
 		if m.Type != "bind" || !path.IsAbs(m.Source) {
 			continue
 		}
-		f, err := openTree(m)
+		f, err := idmap.OpenTree(m)
 		if errors.Is(err, unix.EPERM) && len(m.UIDMappings) == 0 { // root, but of a container
 			t.close()
 			return nil, nil
@@ -105,57 +106,6 @@ func openTrees(s *specs.Spec) (trees, error) {
 		t[i] = f
 	}
 	return t, nil
-}
-
-// openTree takes a copy of what is mounted at a path. No part of the path is followed if it is a link; see forkexec/build.c.
-func openTree(m specs.Mount) (*os.File, error) {
-	how := unix.OpenHow{Flags: unix.O_PATH | unix.O_NOFOLLOW | unix.O_CLOEXEC, Resolve: unix.RESOLVE_NO_SYMLINKS}
-	at, err := unix.Openat2(unix.AT_FDCWD, m.Source, &how)
-	if err != nil {
-		return nil, err
-	}
-	defer unix.Close(at)
-	fd, err := unix.OpenTree(at, "", unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|unix.AT_EMPTY_PATH|unix.AT_RECURSIVE)
-	if err != nil {
-		return nil, err
-	}
-	attr := unix.MountAttr{Attr_set: bindAttributes(m.Options), Propagation: unix.MS_PRIVATE}
-	if err := protect(fd, &attr, m); err != nil {
-		unix.Close(fd)
-		return nil, err
-	}
-	return os.NewFile(uintptr(fd), m.Source), nil
-}
-
-// protect sets a tree's attributes and its map of ids, all at once or none.
-func protect(tree int, attr *unix.MountAttr, m specs.Mount) error {
-	if len(m.UIDMappings) > 0 {
-		ns, err := userNamespaces.get(m.UIDMappings, m.GIDMappings)
-		if err != nil {
-			return fmt.Errorf("make a user namespace with the ids of grants: %w", err)
-		}
-		attr.Attr_set |= unix.MOUNT_ATTR_IDMAP
-		attr.Userns_fd = uint64(ns.Fd())
-	}
-	err := unix.MountSetattr(tree, "", unix.AT_EMPTY_PATH|unix.AT_RECURSIVE, attr)
-	if err != nil && len(m.UIDMappings) > 0 {
-		return fmt.Errorf("%w: %w", errIdmap, err)
-	}
-	return err
-}
-
-// bindAttributes are what the options of a bind set on it and on all that is mounted below. They only ever add.
-func bindAttributes(options []string) uint64 {
-	known := map[string]uint64{
-		"ro": unix.MOUNT_ATTR_RDONLY, "nosuid": unix.MOUNT_ATTR_NOSUID, "nodev": unix.MOUNT_ATTR_NODEV,
-		"noexec": unix.MOUNT_ATTR_NOEXEC,
-	}
-	var set uint64
-	for _, o := range options {
-		// "ro" or "rro": what is set on a file is set on all below it.
-		set |= known[o] | known[strings.TrimPrefix(o, "r")]
-	}
-	return set
 }
 
 // mountOptions splits the options of a file system into flags and what it reads itself.
@@ -345,7 +295,7 @@ func (s *steps) bindAt(i int, m specs.Mount, target string) {
 	}
 	s.ops = append(s.ops,
 		forkexec.Op{Kind: forkexec.OpBind, Source: source, Target: target},
-		forkexec.Op{Kind: forkexec.OpAttr, Target: target, Flags: uintptr(bindAttributes(m.Options))})
+		forkexec.Op{Kind: forkexec.OpAttr, Target: target, Flags: uintptr(idmap.BindAttributes(m.Options))})
 }
 
 // forget drops what a new mount covers.

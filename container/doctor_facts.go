@@ -15,6 +15,8 @@ import (
 
 	"github.com/sandboxrun/sandboxrun/container/cgroup"
 	"github.com/sandboxrun/sandboxrun/container/diagnose"
+	"github.com/sandboxrun/sandboxrun/container/lookup"
+	"github.com/sandboxrun/sandboxrun/container/procfs"
 	"github.com/sandboxrun/sandboxrun/forkexec"
 	"github.com/sandboxrun/sandboxrun/spec"
 )
@@ -67,7 +69,7 @@ func try(what forkexec.Ability, filter []unix.SockFilter) attempt {
 
 func gather(ctx context.Context, e Examination) *facts {
 	f := &facts{around: diagnose.Surroundings(), arch: runtime.GOARCH, user: userName(os.Geteuid())}
-	f.kernel, f.kernelErr = kernelVersion()
+	f.kernel, f.kernelErr = procfs.KernelVersion()
 	f.state, f.trial = examineSandbox(ctx, e)
 	f.diagnosis = f.trial.diagnosis()
 	f.overlay, f.trees = try(forkexec.CanOverlay, nil), try(forkexec.CanMoveTrees, nil)
@@ -157,12 +159,12 @@ func ownLoader() (string, error) {
 		return "", err
 	}
 	defer f.Close()
-	head := make([]byte, headSize)
+	head := make([]byte, lookup.HeadSize)
 	n, err := f.ReadAt(head, 0)
 	if n == 0 {
 		return "", fmt.Errorf("read own binary: %w", err)
 	}
-	return elfInterpreter(f, head[:n]), nil
+	return lookup.Loader(f, head[:n]), nil
 }
 
 // stateFacts are about the state directory, or the one in which it would be made.
@@ -206,7 +208,7 @@ func openState(path string) (dir string, facts stateFacts) {
 	}
 	var st unix.Statfs_t
 	if facts.err = unix.Statfs(dir, &st); facts.err == nil {
-		facts.fs, facts.free = fsName(st.Type), st.Bavail*uint64(st.Bsize)
+		facts.fs, facts.free = procfs.FSName(st.Type), st.Bavail*uint64(st.Bsize)
 	}
 	return dir, facts
 }
@@ -223,18 +225,6 @@ func sweepTrials(parent string) {
 			_ = os.RemoveAll(path)
 		}
 	}
-}
-
-func fsName(magic int64) string {
-	names := map[int64]string{
-		unix.TMPFS_MAGIC: "tmpfs", unix.RAMFS_MAGIC: "ramfs", unix.EXT4_SUPER_MAGIC: "ext4", unix.XFS_SUPER_MAGIC: "xfs",
-		unix.BTRFS_SUPER_MAGIC: "btrfs", unix.OVERLAYFS_SUPER_MAGIC: "overlay", unix.NFS_SUPER_MAGIC: "nfs", unix.SMB2_SUPER_MAGIC: "cifs", unix.CIFS_SUPER_MAGIC: "cifs",
-		unix.FUSE_SUPER_MAGIC: "fuse", unix.F2FS_SUPER_MAGIC: "f2fs", 0x2fc12fc1: "zfs",
-	}
-	if name, ok := names[magic]; ok {
-		return name
-	}
-	return fmt.Sprintf("file system %#x", magic)
 }
 
 // printable keeps what a program or a path says from steering a terminal or filling it.

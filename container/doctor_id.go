@@ -1,6 +1,10 @@
 package container
 
-import "os"
+import (
+	"os"
+
+	"github.com/sandboxrun/sandboxrun/container/idmap"
+)
 
 // idFacts are what came of giving a program an id of its own.
 type idFacts struct {
@@ -11,16 +15,16 @@ type idFacts struct {
 }
 
 func findIDs() idFacts {
-	f := idFacts{root: machineRoot()}
+	f := idFacts{root: idmap.MachineRoot()}
 	if !f.root {
 		return f
 	}
-	if f.not = notApart(); f.not != "" {
+	if f.not = idmap.NotApart(); f.not != "" {
 		return f
 	}
 	var err error
 	if f.dir, err = os.Getwd(); err == nil {
-		f.idmap = idmapper(firstProgramID, os.Geteuid(), os.Getegid())(f.dir)
+		f.idmap = idmap.Tester(idmap.FirstID, os.Geteuid(), os.Getegid())(f.dir)
 	}
 	return f
 }

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/sandboxrun/sandboxrun/container/diagnose"
+	"github.com/sandboxrun/sandboxrun/container/lookup"
 )
 
 func good(name, value string) Check { return Check{Name: name, Status: CheckOK, Value: value} }
@@ -238,7 +239,7 @@ func (f *facts) interpreterRows() []Check {
 			rows = append(rows, bad(name, "not on PATH", "no program for it runs", installCommand(f.around, i.packed)))
 		case !i.asked:
 			rows = append(rows, bad(name, where+", "+notTried+" in a sandbox", "whether a program for it runs is not known", f.firstFix()))
-		case errors.As(i.err, &missing) && slices.Contains([]string{CodeNotFound, CodeInterpreter}, missing.Code):
+		case errors.As(i.err, &missing) && slices.Contains([]string{lookup.CodeNotFound, lookup.CodeInterpreter}, missing.Code):
 			rows = append(rows, weaker(name, where+", which the default policy does not show",
 				cost, grantCommand(i.path)))
 		case i.err != nil: // a script, for one, that needs what the default policy does not show

@@ -14,6 +14,7 @@ import (
 
 	"github.com/sandboxrun/sandboxrun/container/cgroup"
 	"github.com/sandboxrun/sandboxrun/container/diagnose"
+	"github.com/sandboxrun/sandboxrun/container/lookup"
 	"github.com/sandboxrun/sandboxrun/container/procfs"
 	"github.com/sandboxrun/sandboxrun/forkexec"
 	"github.com/sandboxrun/sandboxrun/spec"
@@ -111,7 +112,7 @@ func TestRows(t *testing.T) {
 		{"binary", CheckMissing, func(f *facts) { f.selfOK = unix.ENOENT }, "no such file", "not known", "mount -t proc"},
 		{
 			"interpreter_python3", CheckWeaker, func(f *facts) {
-				f.trial.interpreters[0].path, f.trial.interpreters[0].err = "/opt/py/bin/python3", fail(CodeNotFound, "", "no")
+				f.trial.interpreters[0].path, f.trial.interpreters[0].err = "/opt/py/bin/python3", fail(lookup.CodeNotFound, "", "no")
 			}, "does not show", "does not run", `'"/opt/py"'`,
 		},
 		{

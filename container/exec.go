@@ -18,6 +18,7 @@ import (
 
 	"github.com/sandboxrun/sandboxrun/container/diagnose"
 	"github.com/sandboxrun/sandboxrun/container/disk"
+	"github.com/sandboxrun/sandboxrun/container/lookup"
 	"github.com/sandboxrun/sandboxrun/container/procfs"
 	"github.com/sandboxrun/sandboxrun/container/sabotage"
 	"github.com/sandboxrun/sandboxrun/forkexec"
@@ -126,7 +127,7 @@ func (sb *Sandbox) begin(req Request) (_ *Running, err error) {
 	if err != nil {
 		return nil, err
 	}
-	defer unix.Close(in.root)
+	defer unix.Close(in.FD)
 	if err := sb.checkGranted(); err != nil {
 		return nil, err
 	}
@@ -233,10 +234,10 @@ func (r *Running) launchAsking(cmd *forkexec.Command) (*forkexec.Process, error)
 }
 
 // command decides the whole exec.
-func (sb *Sandbox) command(req Request, in inside) (forkexec.Command, error) {
+func (sb *Sandbox) command(req Request, in lookup.Root) (forkexec.Command, error) {
 	e := &sb.state.Launch
 	if len(req.Args) == 0 {
-		return forkexec.Command{}, fail(CodeNotFound, "", "there is no command")
+		return forkexec.Command{}, fail(lookup.CodeNotFound, "", "there is no command")
 	}
 	dir := e.Dir
 	if req.Dir != "" {
@@ -245,7 +246,7 @@ func (sb *Sandbox) command(req Request, in inside) (forkexec.Command, error) {
 			dir = path.Clean(req.Dir)
 		}
 	}
-	program, err := in.findProgram(req.Args[0], dir, variable(req.env, "PATH"))
+	program, err := in.Find(req.Args[0], dir, variable(req.env, "PATH"))
 	if err != nil {
 		return forkexec.Command{}, err
 	}
@@ -309,14 +310,14 @@ func (sb *Sandbox) explain(err error, req Request) error {
 		return fail("state_unusable", diskHint, "start program in sandbox %q: %w", sb.state.ID, err)
 	case !errors.As(err, &step):
 	case step.Step == forkexec.StepExecve && errors.Is(step.Err, unix.ENOENT):
-		return fail(CodeNotFound, "", "%q: %w", req.Args[0], step.Err)
+		return fail(lookup.CodeNotFound, "", "%q: %w", req.Args[0], step.Err)
 	case step.Step == forkexec.StepExecve && errors.Is(step.Err, unix.E2BIG):
 		return fail("arguments_too_long", "pass them in a file", "%q: %w", req.Args[0], step.Err)
 	case step.Step == forkexec.StepExecve && errors.Is(step.Err, unix.ENOEXEC):
-		return fail(CodeNotExecutable, "a script needs a first line that names its interpreter, such as #!/bin/sh; a program must be made for this machine",
+		return fail(lookup.CodeNotExecutable, "a script needs a first line that names its interpreter, such as #!/bin/sh; a program must be made for this machine",
 			"%q: %w", req.Args[0], step.Err)
 	case step.Step == forkexec.StepExecve:
-		return fail(CodeNotExecutable, "", "%q: %w", req.Args[0], step.Err)
+		return fail(lookup.CodeNotExecutable, "", "%q: %w", req.Args[0], step.Err)
 	case step.Step == forkexec.StepUserns && errors.Is(step.Err, unix.EAGAIN) && sb.state.Launch.Limits.Pids > 0:
 		return fail(diagnose.CodeLimitReached, "end other programs in the sandbox: sandboxrun ps "+sb.state.ID,
 			"start program in sandbox %q: its limit of processes is reached: %w", sb.state.ID, step.Err)
@@ -326,7 +327,7 @@ func (sb *Sandbox) explain(err error, req Request) error {
 	case step.Step == forkexec.StepTerminal:
 		return fail("no_terminal", "", "open a terminal in sandbox %q: %w", sb.state.ID, step.Err)
 	case step.Step == forkexec.StepDir:
-		return fail(CodeCwd, "it must be a directory that the policy shows", "working directory %s: %w", step.Detail, step.Err)
+		return fail(lookup.CodeCwd, "it must be a directory that the policy shows", "working directory %s: %w", step.Detail, step.Err)
 	}
 	if procfs.PidfdWait(sb.init, 50) { // it may be about to end: then parts of it are gone already
 		return sb.lost()

@@ -120,7 +120,7 @@ func exposedIn(mountinfo []byte, place spec.Place) (string, error) {
 // covered says whether a path that a mount shows has another mount on it or above it.
 func covered(list []procfs.Mount, on int, inside string, but *procfs.Mount) bool {
 	return slices.ContainsFunc(list, func(m procfs.Mount) bool {
-		return m.Parent == on && (but == nil || m.ID != but.ID) && within(inside, m.Target)
+		return m.Parent == on && (but == nil || m.ID != but.ID) && procfs.Within(inside, m.Target)
 	})
 }
 

@@ -14,6 +14,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/sandboxrun/sandboxrun/container/cgroup"
+	"github.com/sandboxrun/sandboxrun/container/idmap"
+	"github.com/sandboxrun/sandboxrun/container/procfs"
 	"github.com/sandboxrun/sandboxrun/forkexec"
 	"github.com/sandboxrun/sandboxrun/rootfs"
 	"github.com/sandboxrun/sandboxrun/spec"
@@ -26,7 +28,7 @@ func Probe(l spec.Limits) (*spec.Host, error) {
 	if err != nil {
 		return nil, err
 	}
-	kernel, err := kernelVersion()
+	kernel, err := procfs.KernelVersion()
 	if err != nil {
 		return nil, err
 	}
@@ -36,12 +38,12 @@ func Probe(l spec.Limits) (*spec.Host, error) {
 	}
 	h.Root = h.UID == 0
 	h.Setgroups = h.Root && setgroupsAllowed()
-	if machineRoot() {
-		if h.NotApart = notApart(); h.NotApart == "" {
-			if h.Program, err = programID(); err != nil {
+	if idmap.MachineRoot() {
+		if h.NotApart = idmap.NotApart(); h.NotApart == "" {
+			if h.Program, err = idmap.ProgramID(); err != nil {
 				return nil, err
 			}
-			h.Idmap = idmapper(h.Program, h.UID, h.GID)
+			h.Idmap = idmap.Tester(h.Program, h.UID, h.GID)
 		}
 	}
 	if data, err := os.ReadFile("/etc/resolv.conf"); err == nil { // it may be a link to nowhere
@@ -147,19 +149,6 @@ func procFiles(root bool) []string {
 func setgroupsAllowed() bool {
 	data, err := os.ReadFile("/proc/self/setgroups")
 	return err == nil && string(bytes.TrimSpace(data)) == "allow"
-}
-
-func kernelVersion() (spec.Kernel, error) {
-	var u unix.Utsname
-	if err := unix.Uname(&u); err != nil {
-		return spec.Kernel{}, fmt.Errorf("read kernel version: %w", err)
-	}
-	var k spec.Kernel
-	release := unix.ByteSliceToString(u.Release[:])
-	if n, _ := fmt.Sscanf(release, "%d.%d", &k.Major, &k.Minor); n != 2 {
-		return k, fmt.Errorf("read kernel version: unknown form %q", release)
-	}
-	return k, nil
 }
 
 // userName finds a name for a uid that may have none (cms-dev/isolate#25).

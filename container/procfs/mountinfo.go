@@ -110,3 +110,9 @@ type Shown struct {
 	There []Mount    // the sandbox's
 	State spec.Place // where the state directory is
 }
+
+// Within says whether a path is a directory or below it.
+func Within(path, dir string) bool {
+	rel, err := filepath.Rel(dir, path)
+	return err == nil && filepath.IsLocal(rel)
+}

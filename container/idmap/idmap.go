@@ -1,4 +1,4 @@
-package container
+package idmap
 
 import (
 	"crypto/rand"
@@ -6,9 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"runtime"
-	"strconv"
 	"strings"
 	"sync"
 
@@ -24,22 +22,22 @@ import (
 // systemd's containers up to 1879048191, and its "foreign" ids begin at 2147352576 (systemd's UIDS-GIDS.md); useradd's
 // subordinate ids end at 600100000.
 const (
-	firstProgramID = 0x78000000 // 2013265920
-	lastProgramID  = 0x7ffdffff // 2147352575
+	FirstID = 0x78000000 // 2013265920
+	LastID  = 0x7ffdffff // 2147352575
 )
 
 // initialUserNamespace is the number of the machine's own user namespace, the same on every Linux (PROC_USER_INIT_INO).
 const initialUserNamespace = 0xeffffffd
 
-// machineRoot says whether the caller is the root of the machine, and not only of a user namespace, where uid 0 is a number
+// MachineRoot says whether the caller is the root of the machine, and not only of a user namespace, where uid 0 is a number
 // that somebody has been given and that owns nothing of the host's.
-func machineRoot() bool {
+func MachineRoot() bool {
 	var st unix.Stat_t
 	return os.Geteuid() == 0 && unix.Stat("/proc/self/ns/user", &st) == nil && st.Ino == initialUserNamespace
 }
 
-// notApart says which capabilities this root lacks to give programs an id of their own; empty: none.
-func notApart() string {
+// NotApart says which capabilities this root lacks to give programs an id of their own; empty: none.
+func NotApart() string {
 	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
 	var sets [2]unix.CapUserData
 	if err := unix.Capget(&header, &sets[0]); err != nil {
@@ -60,16 +58,16 @@ func notApart() string {
 	return "the launcher is root without " + strings.Join(lacks, " and ")
 }
 
-// programID chooses an id for the program of one sandbox. Processes of one id share their user's limits in the kernel, and may
+// ProgramID chooses an id for the program of one sandbox. Processes of one id share their user's limits in the kernel, and may
 // signal each other where they can see each other, so no two sandboxes should have the same: it is random, nobody runs with it, and
 // create looks for it among the sandboxes of its state directory (reserveID).
-func programID() (int, error) {
+func ProgramID() (int, error) {
 	for range 100 {
 		var b [4]byte
 		if _, err := rand.Read(b[:]); err != nil {
 			return 0, fmt.Errorf("choose an id for the program: %w", err)
 		}
-		id := firstProgramID + int(binary.NativeEndian.Uint32(b[:])%(lastProgramID-firstProgramID+1))
+		id := FirstID + int(binary.NativeEndian.Uint32(b[:])%(LastID-FirstID+1))
 		if _, err := unix.Getpriority(unix.PRIO_USER, id); errors.Is(err, unix.ESRCH) { // it has no process
 			return id, nil
 		}
@@ -77,41 +75,15 @@ func programID() (int, error) {
 	return 0, errors.New("choose an id for the program: all that were tried are in use")
 }
 
-// idFile holds the id of a sandbox's program, in the sandbox's directory.
-const idFile = "uid"
-
-// reserveID notes the id of a sandbox's program, and refuses one that another sandbox has.
-func (s *Store) reserveID(id string, plan *spec.Plan) error {
-	if !plan.Exec.OwnID {
-		return nil
-	}
-	unlock, err := s.lock()
-	if err != nil {
-		return err
-	}
-	defer unlock()
-	ids, err := s.ids()
-	if err != nil {
-		return err
-	}
-	number := strconv.Itoa(plan.Exec.UID)
-	for _, other := range ids {
-		if data, err := s.root.ReadFile(filepath.Join(other, idFile)); err == nil && string(data) == number {
-			return fail("sandbox_unavailable", "start it again: another will be chosen", "sandbox %q has the id that was chosen for the program, %s", other, number)
-		}
-	}
-	return writeNew(s.root, filepath.Join(id, idFile), number, 0o400)
-}
-
-// idmaps are the user namespaces that idmapped mounts take their maps from, by those maps: one for a sandbox is enough.
-type idmaps struct {
+// namespaces are the user namespaces that idmapped mounts take their maps from, by those maps: one for a sandbox is enough.
+type namespaces struct {
 	mu   sync.Mutex
 	made map[string]*os.File
 }
 
-var userNamespaces idmaps //nolint:gochecknoglobals // what was probed before is used again when the sandbox is made
+var userNamespaces namespaces //nolint:gochecknoglobals // what was probed before is used again when the sandbox is made
 
-func (c *idmaps) get(uids, gids []specs.LinuxIDMapping) (*os.File, error) {
+func (c *namespaces) get(uids, gids []specs.LinuxIDMapping) (*os.File, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	u, g := mapText(uids), mapText(gids)
@@ -138,32 +110,32 @@ func mapText(list []specs.LinuxIDMapping) string {
 	return b.String()
 }
 
-// idmapper tells which grants can be idmapped, by doing it to a copy of their mounts.
-func idmapper(id, uid, gid int) func(string) error {
+// Tester tells which grants can be idmapped, by doing it to a copy of their mounts.
+func Tester(id, uid, gid int) func(string) error {
 	uids, gids := spec.Exchange(uint32(uid), uint32(id)), spec.Exchange(uint32(gid), uint32(id))
 	return func(path string) error {
 		return tryIdmap(specs.Mount{Type: "bind", Source: path, UIDMappings: uids, GIDMappings: gids})
 	}
 }
 
-// errIdmap is wrapped by what openTree says of a tree that cannot be idmapped.
-var errIdmap = errors.New("idmap")
+// errRefused is wrapped by what OpenTree says of a tree that cannot be idmapped.
+var errRefused = errors.New("idmap")
 
 // tryIdmap says why the mounts at and below m.Source cannot be idmapped; nil: they can be. What is not there, or no place for a
 // mount, is for others to say.
 func tryIdmap(m specs.Mount) error {
-	f, err := openTree(m)
+	f, err := OpenTree(m)
 	if err == nil {
 		f.Close()
 		return nil
 	}
 	refuses, at := "its file system", m.Source
 	switch {
-	case errors.Is(err, errIdmap) && errors.Is(err, unix.EPERM):
+	case errors.Is(err, errRefused) && errors.Is(err, unix.EPERM):
 		return errors.New("its mount is idmapped already, or its file system belongs to another user namespace")
 	case errors.Is(err, unix.EPERM):
 		return errors.New("the launcher is root without CAP_SYS_ADMIN")
-	case !errors.Is(err, errIdmap):
+	case !errors.Is(err, errRefused):
 		return nil
 	case !errors.Is(err, unix.EINVAL):
 		return err
@@ -173,7 +145,7 @@ func tryIdmap(m specs.Mount) error {
 	}
 	var st unix.Statfs_t
 	if unix.Statfs(at, &st) == nil {
-		refuses += " (" + fsName(st.Type) + ")"
+		refuses += " (" + procfs.FSName(st.Type) + ")"
 	}
 	return errors.New(refuses + " does not allow it on this kernel")
 }
@@ -194,21 +166,16 @@ func unmappable(m specs.Mount) string {
 	}
 	top := m.Source
 	for _, line := range mounts {
-		if line.Target == top || !within(line.Target, top) {
+		if line.Target == top || !procfs.Within(line.Target, top) {
 			continue
 		}
 		m.Source = line.Target
-		tree, err := openTree(m)
+		tree, err := OpenTree(m)
 		if err == nil {
 			tree.Close()
-		} else if errors.Is(err, errIdmap) {
+		} else if errors.Is(err, errRefused) {
 			return line.Target
 		}
 	}
 	return ""
-}
-
-func within(path, dir string) bool {
-	rel, err := filepath.Rel(dir, path)
-	return err == nil && filepath.IsLocal(rel)
 }

@@ -1,4 +1,4 @@
-package container
+package lookup
 
 import (
 	"errors"
@@ -24,7 +24,7 @@ func TestOpenDoesNotWait(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer unix.Close(root)
-	in := inside{root}
+	in := Root{root}
 	if got := in.interpreter("fifo"); len(got) > 0 {
 		t.Errorf("the FIFO asks for %q", got)
 	}
@@ -37,7 +37,7 @@ func TestOpenDoesNotWait(t *testing.T) {
 	if _, err := unix.FcntlInt(f.Fd(), unix.F_SETLEASE, unix.F_WRLCK); err != nil {
 		t.Skip("no lease can be taken: ", err)
 	}
-	if _, err := in.open("leased", unix.O_RDONLY); !errors.Is(err, unix.EAGAIN) {
+	if _, err := in.Open("leased", unix.O_RDONLY); !errors.Is(err, unix.EAGAIN) {
 		t.Errorf("open: %v, want EAGAIN", err)
 	}
 }

@@ -1,4 +1,4 @@
-package container
+package idmap
 
 import (
 	"errors"
@@ -11,66 +11,39 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/sandboxrun/sandboxrun/forkexec"
-	"github.com/sandboxrun/sandboxrun/spec"
 )
 
 func TestProgramIDs(t *testing.T) {
 	seen := map[int]bool{}
 	for range 50 {
-		id, err := programID()
-		if err != nil || id < firstProgramID || id > lastProgramID || seen[id] {
+		id, err := ProgramID()
+		if err != nil || id < FirstID || id > LastID || seen[id] {
 			t.Fatal(id, err)
 		}
 		seen[id] = true
 	}
 }
 
-// No two sandboxes of a state directory have programs of one id.
-func TestReserveID(t *testing.T) {
-	s, err := OpenStore(filepath.Join(t.TempDir(), "state"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer s.Close()
-	plan := &spec.Plan{Exec: spec.Exec{UID: firstProgramID, OwnID: true}}
-	for i, name := range []string{"one", "two"} {
-		lock, err := s.reserve(name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer lock.Close()
-		err = s.reserveID(name, plan)
-		var e *Error
-		if (i == 0) != (err == nil) || i == 1 && (!errors.As(err, &e) || e.Hint == "") {
-			t.Error(name, err)
-		}
-	}
-	plan.Exec.OwnID = false
-	if err := s.reserveID("two", plan); err != nil {
-		t.Error(err)
-	}
-}
-
 // What can be idmapped and what cannot, with the reason.
 func TestIdmap(t *testing.T) {
-	if !machineRoot() || notApart() != "" {
+	if !MachineRoot() || NotApart() != "" {
 		t.Skip("only the machine's root can")
 	}
 	dir := t.TempDir()
-	if err := idmapper(firstProgramID, 0, 0)(dir); err != nil {
+	if err := Tester(FirstID, 0, 0)(dir); err != nil {
 		t.Skip(err)
 	}
-	err := idmapper(firstProgramID, 0, 0)("/proc")
+	err := Tester(FirstID, 0, 0)("/proc")
 	if err == nil || !strings.Contains(err.Error(), "does not allow it") {
 		t.Error(err)
 	}
-	if err := idmapper(firstProgramID, 0, 0)(filepath.Join(dir, "gone")); err != nil {
+	if err := Tester(FirstID, 0, 0)(filepath.Join(dir, "gone")); err != nil {
 		t.Errorf("that nothing is there is said by others: %v", err)
 	}
 }
 
 func TestUserNamespace(t *testing.T) {
-	if !machineRoot() || notApart() != "" {
+	if !MachineRoot() || NotApart() != "" {
 		t.Skip("only the machine's root can")
 	}
 	before := len(children(t))

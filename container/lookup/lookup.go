@@ -1,4 +1,4 @@
-package container
+package lookup
 
 import (
 	"bytes"
@@ -11,6 +11,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/sandboxrun/sandboxrun/container/fault"
 )
 
 // Codes of a program that cannot be started. The command's exit status follows from them.
@@ -28,12 +30,12 @@ const maxRaces = 100
 // maxInterpreters is how many scripts the kernel follows one from another.
 const maxInterpreters = 5
 
-// inside looks at the files of a sandbox as its programs see them. Every path is resolved by the kernel below the
+// Root looks at the files of a sandbox as its programs see them. Every path is resolved by the kernel below the
 // sandbox's root, and magic links are not followed, so nothing that a program has made can lead outside.
-type inside struct{ root int }
+type Root struct{ FD int }
 
-// open never blocks, and never gives the launcher a controlling terminal, whatever a program has put at a name.
-func (in inside) open(name string, flags uint64) (*os.File, error) {
+// Open never blocks, and never gives the launcher a controlling terminal, whatever a program has put at a name.
+func (in Root) Open(name string, flags uint64) (*os.File, error) {
 	if flags&unix.O_PATH == 0 {
 		flags |= unix.O_NOCTTY | unix.O_NONBLOCK
 	}
@@ -42,7 +44,7 @@ func (in inside) open(name string, flags uint64) (*os.File, error) {
 		Resolve: unix.RESOLVE_IN_ROOT | unix.RESOLVE_NO_MAGICLINKS,
 	}
 	for try := 0; ; try++ {
-		fd, err := unix.Openat2(in.root, name, &how)
+		fd, err := unix.Openat2(in.FD, name, &how)
 		// EAGAIN: a rename raced with "..", see openat2(2). Or somebody has a lease on the file, and may keep it for long.
 		if errors.Is(err, unix.EINTR) || errors.Is(err, unix.EAGAIN) && try < maxRaces {
 			continue
@@ -56,8 +58,8 @@ func (in inside) open(name string, flags uint64) (*os.File, error) {
 
 // openRegular opens a file to read it if it is a regular one. What was looked at is what is opened, whatever the program puts in
 // its place meanwhile.
-func (in inside) openRegular(name string) (*os.File, error) {
-	at, err := in.open(name, unix.O_PATH)
+func (in Root) openRegular(name string) (*os.File, error) {
+	at, err := in.Open(name, unix.O_PATH)
 	if err != nil {
 		return nil, err
 	}
@@ -72,23 +74,11 @@ func (in inside) openRegular(name string) (*os.File, error) {
 	return os.OpenFile("/proc/self/fd/"+strconv.Itoa(int(at.Fd())), unix.O_RDONLY|unix.O_NONBLOCK|unix.O_NOCTTY, 0)
 }
 
-// inside opens the sandbox's root. The caller closes it.
-func (sb *Sandbox) inside() (inside, error) {
-	fd, err := unix.Openat(int(sb.proc.Fd()), "root", unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
-	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ESRCH) {
-		return inside{}, sb.lost()
-	}
-	if err != nil {
-		return inside{}, fail("sandbox_unavailable", "", "open the root of sandbox %q: %w", sb.state.ID, err)
-	}
-	return inside{fd}, nil
-}
-
-// findProgram finds what a command names: a path, or a name that is looked for in PATH. It also makes sure that what
+// Find finds what a command names: a path, or a name that is looked for in PATH. It also makes sure that what
 // the program needs to be loaded by is there, since the kernel would only say that the program is not.
-func (in inside) findProgram(name, dir, pathVar string) (string, error) {
+func (in Root) Find(name, dir, pathVar string) (string, error) {
 	if name == "" {
-		return "", fail(CodeNotFound, "", "the command's name is empty")
+		return "", fault.New(CodeNotFound, "", "the command's name is empty")
 	}
 	candidates := []string{name}
 	if !strings.Contains(name, "/") {
@@ -113,18 +103,18 @@ func (in inside) findProgram(name, dir, pathVar string) (string, error) {
 	}
 	switch {
 	case errors.Is(found, unix.EACCES):
-		return "", fail(CodeNotExecutable, "it needs the x permission and must be a regular file: chmod +x",
+		return "", fault.New(CodeNotExecutable, "it needs the x permission and must be a regular file: chmod +x",
 			"%q cannot be executed: %w", name, found)
 	case found == nil, errors.Is(found, unix.ENOENT), errors.Is(found, unix.ENOTDIR), errors.Is(found, unix.ELOOP),
 		errors.Is(found, unix.ENAMETOOLONG):
-		return "", fail(CodeNotFound, in.notThere(name, candidates), "%q is not in the sandbox", name)
+		return "", fault.New(CodeNotFound, in.notThere(name, candidates), "%q is not in the sandbox", name)
 	}
 	return "", fmt.Errorf("look for %q in the sandbox: %w", name, found)
 }
 
 // executable says whether a file can be executed at all; whether this program may, the kernel decides.
-func (in inside) executable(name string) error {
-	f, err := in.open(name, unix.O_PATH)
+func (in Root) executable(name string) error {
+	f, err := in.Open(name, unix.O_PATH)
 	if err != nil {
 		return err
 	}
@@ -140,7 +130,7 @@ func (in inside) executable(name string) error {
 }
 
 // loadable follows a program to its interpreters: of a script the one behind "#!", of a dynamic program the ELF loader.
-func (in inside) loadable(name, pathVar string) error {
+func (in Root) loadable(name, pathVar string) error {
 	for range maxInterpreters {
 		line := in.interpreter(name)
 		if len(line) == 0 {
@@ -148,11 +138,11 @@ func (in inside) loadable(name, pathVar string) error {
 		}
 		interp := line[0]
 		if !strings.HasPrefix(interp, "/") {
-			return fail(CodeRelativeInterp, "what it means would depend on the working directory; give it an absolute path",
+			return fault.New(CodeRelativeInterp, "what it means would depend on the working directory; give it an absolute path",
 				"%q asks for the interpreter %q, which is not an absolute path", name, interp)
 		}
 		if err := in.executable(interp); err != nil {
-			return fail(CodeInterpreter, in.missingHint(interp), "%q needs the interpreter %q: %w", name, interp, err)
+			return fault.New(CodeInterpreter, in.missingHint(interp), "%q needs the interpreter %q: %w", name, interp, err)
 		}
 		if err := in.throughEnv(name, line, pathVar); err != nil {
 			return err
@@ -163,7 +153,7 @@ func (in inside) loadable(name, pathVar string) error {
 }
 
 // throughEnv looks for the program that "#!/usr/bin/env NAME" asks for: env itself would only say that it is not there.
-func (in inside) throughEnv(name string, line []string, pathVar string) error {
+func (in Root) throughEnv(name string, line []string, pathVar string) error {
 	if path.Base(line[0]) != "env" || len(line) < 2 {
 		return nil
 	}
@@ -179,21 +169,21 @@ func (in inside) throughEnv(name string, line []string, pathVar string) error {
 			return nil
 		}
 	}
-	return fail(CodeInterpreter, "grant it with files.read, and its directory in env.set PATH if it is in none of "+pathVar,
+	return fault.New(CodeInterpreter, "grant it with files.read, and its directory in env.set PATH if it is in none of "+pathVar,
 		"%q needs the interpreter %q, which is not in the sandbox's PATH", name, asked)
 }
 
-const headSize = 4096
+const HeadSize = 4096
 
 // interpreter is what a file says that it must be loaded by, with its arguments; empty if nothing, or if the file cannot be
 // read.
-func (in inside) interpreter(name string) []string {
+func (in Root) interpreter(name string) []string {
 	f, err := in.openRegular(name)
 	if err != nil {
 		return nil
 	}
 	defer f.Close()
-	head := make([]byte, headSize)
+	head := make([]byte, HeadSize)
 	n, err := f.ReadAt(head, 0)
 	if n == 0 && err != nil {
 		return nil
@@ -209,15 +199,15 @@ func (in inside) interpreter(name string) []string {
 		return words
 	}
 	if bytes.HasPrefix(head, []byte("\x7fELF\x02\x01")) { // 64 bits, little-endian: what this binary runs on
-		if interp := elfInterpreter(f, head); interp != "" {
+		if interp := Loader(f, head); interp != "" {
 			return []string{interp}
 		}
 	}
 	return nil
 }
 
-// elfInterpreter reads the PT_INTERP segment. The file may be anything, so every number in it is checked.
-func elfInterpreter(f *os.File, head []byte) string {
+// Loader reads the PT_INTERP segment. The file may be anything, so every number in it is checked.
+func Loader(f *os.File, head []byte) string {
 	const (
 		headerSize, entrySize = 64, 56
 		ptInterp              = 3
@@ -251,4 +241,16 @@ func elfInterpreter(f *os.File, head []byte) string {
 		return string(interp)
 	}
 	return ""
+}
+
+// Identify says which file is at a path inside.
+func (in Root) Identify(path string) (dev, ino uint64, err error) {
+	f, err := in.Open(path, unix.O_PATH|unix.O_NOFOLLOW)
+	if err != nil {
+		return 0, 0, err
+	}
+	defer f.Close()
+	var st unix.Stat_t
+	err = unix.Fstat(int(f.Fd()), &st)
+	return st.Dev, st.Ino, err
 }

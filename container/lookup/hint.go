@@ -1,4 +1,4 @@
-package container
+package lookup
 
 import (
 	"bufio"
@@ -11,7 +11,7 @@ import (
 )
 
 // notThere is the hint for a command that was found nowhere.
-func (in inside) notThere(name string, candidates []string) string {
+func (in Root) notThere(name string, candidates []string) string {
 	if strings.Contains(name, "/") {
 		return in.missingHint(candidates[0])
 	}
@@ -20,7 +20,7 @@ func (in inside) notThere(name string, candidates []string) string {
 
 // missingHint says what would show a program that is not inside. A link is followed to where it leads: an environment of
 // Python's ("venv") has its interpreter elsewhere.
-func (in inside) missingHint(name string) string {
+func (in Root) missingHint(name string) string {
 	if strings.HasSuffix(name, "\r") {
 		return "the first line ends with a carriage return, as files from Windows do: remove it (sed -i 's/\\r$//' FILE)"
 	}
@@ -43,10 +43,13 @@ func installedIn(bin string) string {
 	return bin
 }
 
+// maxLinks is how many the kernel follows on the way to one file.
+const maxLinks = 40
+
 // follow follows the links that a path itself is, to the first thing that is not inside.
-func (in inside) follow(name string) string {
+func (in Root) follow(name string) string {
 	for range maxLinks {
-		f, err := in.open(name, unix.O_PATH|unix.O_NOFOLLOW)
+		f, err := in.Open(name, unix.O_PATH|unix.O_NOFOLLOW)
 		if err != nil {
 			return name
 		}
@@ -66,7 +69,7 @@ func (in inside) follow(name string) string {
 }
 
 // venvHome is where the interpreter of a Python environment is installed, for a program in its bin; else "".
-func (in inside) venvHome(name string) string {
+func (in Root) venvHome(name string) string {
 	f, err := in.openRegular(path.Join(path.Dir(path.Dir(name)), "pyvenv.cfg"))
 	if err != nil {
 		return ""
@@ -77,7 +80,7 @@ func (in inside) venvHome(name string) string {
 	for n := 0; lines.Scan() && n < most; n++ {
 		key, value, _ := strings.Cut(lines.Text(), "=")
 		if value = strings.TrimSpace(value); strings.TrimSpace(key) == "home" && path.IsAbs(value) && sayable(value) {
-			if f, err := in.open(value, unix.O_PATH); !errors.Is(err, unix.ENOENT) {
+			if f, err := in.Open(value, unix.O_PATH); !errors.Is(err, unix.ENOENT) {
 				f.Close()
 				return ""
 			}

@@ -2,10 +2,13 @@ package container
 
 import (
 	"errors"
+	"net/netip"
+	"os"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/sandboxrun/sandboxrun/container/lookup"
+	"github.com/sandboxrun/sandboxrun/forkexec"
 )
 
 // ShowsDir says whether a directory of the host is inside under its own name: the same directory, and not another one there.
@@ -37,4 +40,9 @@ func (sb *Sandbox) inside() (lookup.Root, error) {
 		return lookup.Root{}, fail("sandbox_unavailable", "", "open the root of sandbox %q: %w", sb.state.ID, err)
 	}
 	return lookup.Root{FD: fd}, nil
+}
+
+// Listen listens at an address in the network of the sandbox.
+func (sb *Sandbox) Listen(at netip.AddrPort) ([]*os.File, error) {
+	return forkexec.Listen(sb.init, []forkexec.Endpoint{{Addr: at}})
 }

@@ -34,7 +34,7 @@ func Probe(l spec.Limits) (*spec.Host, error) {
 	}
 	h := &spec.Host{
 		UID: os.Geteuid(), GID: os.Getegid(), Arch: runtime.GOARCH, Kernel: kernel, Tree: tree,
-		User: userName(os.Geteuid()), Group: groupName(os.Getegid()),
+		User: UserName(os.Geteuid()), Group: groupName(os.Getegid()),
 	}
 	h.Root = h.UID == 0
 	h.Setgroups = h.Root && setgroupsAllowed()
@@ -104,7 +104,7 @@ func probeLimits(h *spec.Host, l spec.Limits) error {
 		return fmt.Errorf("read limit of open files: %w", err)
 	}
 	h.CPUs, h.Nofile = cpus.Count(), files.Max
-	h.Core = probeCore()
+	h.Core = ProbeCore()
 	if l.Memory > 0 || l.Pids > 0 || l.CPUs > 0 {
 		h.Cgroups = cgroup.Probe()
 	}
@@ -114,8 +114,8 @@ func probeLimits(h *spec.Host, l spec.Limits) error {
 	return nil
 }
 
-// probeCore also raises our own hard limit where that is 0 and may be raised, so that the relay's can be 1.
-func probeCore() spec.Core {
+// ProbeCore says what becomes of crashes. It also raises our own hard limit where that is 0 and may be raised, so that the relay's can be 1.
+func ProbeCore() spec.Core {
 	var c spec.Core
 	data, err := os.ReadFile("/proc/sys/kernel/core_pattern")
 	if pattern := strings.TrimSpace(string(data)); err == nil && strings.Trim(pattern[:min(1, len(pattern))], "|@") == "" {
@@ -151,8 +151,8 @@ func setgroupsAllowed() bool {
 	return err == nil && string(bytes.TrimSpace(data)) == "allow"
 }
 
-// userName finds a name for a uid that may have none (cms-dev/isolate#25).
-func userName(uid int) string {
+// UserName finds a name for a uid that may have none (cms-dev/isolate#25).
+func UserName(uid int) string {
 	if u, err := user.LookupId(strconv.Itoa(uid)); err == nil && plainName(u.Username) {
 		return u.Username
 	}

@@ -1,4 +1,4 @@
-package container
+package doctor
 
 import (
 	"context"
@@ -7,13 +7,13 @@ import (
 
 // Statuses of a check.
 const (
-	CheckOK      = "ok"
-	CheckWeaker  = "weaker"  // there is a next best, and that is what one gets
-	CheckMissing = "missing" // it is not there, or could not be tried
+	OK      = "ok"
+	Weaker  = "weaker"  // there is a next best, and that is what one gets
+	Missing = "missing" // it is not there, or could not be tried
 )
 
-// Check is one thing that was tried on this machine, by this caller.
-type Check struct {
+// Row is one thing that was tried on this machine, by this caller.
+type Row struct {
 	Name   string `json:"name"` // stable, such as "user_namespace"
 	Status string `json:"status"`
 	Value  string `json:"value"` // what was found
@@ -26,8 +26,8 @@ type Check struct {
 // Report is what a machine can enforce.
 type Report struct {
 	// Enforceable is whether the default policy was enforced in full: a program ran under it.
-	Enforceable bool    `json:"enforceable"`
-	Checks      []Check `json:"checks"`
+	Enforceable bool  `json:"enforceable"`
+	Checks      []Row `json:"checks"`
 	// Err is what run says instead of running a program, where it does not.
 	Err error `json:"-"`
 }
@@ -44,15 +44,15 @@ type Examination struct {
 func Examine(ctx context.Context, e Examination) *Report {
 	f := gather(ctx, e)
 	r := &Report{Checks: f.checks(), Err: f.trial.err}
-	r.Enforceable = f.trial.enforced() && !slices.ContainsFunc(r.Checks, func(c Check) bool {
-		return c.Required && c.Status == CheckMissing
+	r.Enforceable = f.trial.enforced() && !slices.ContainsFunc(r.Checks, func(c Row) bool {
+		return c.Required && c.Status == Missing
 	})
 	return r
 }
 
 // checks are the rows, in the order of the table.
-func (f *facts) checks() []Check {
-	list := []Check{f.kernelRow(), f.aroundRow()}
+func (f *facts) checks() []Row {
+	list := []Row{f.kernelRow(), f.aroundRow()}
 	list = append(list, f.needRows()...)
 	list = append(list, f.callRows()...)
 	list = append(list, f.limitRows()...)

@@ -1,4 +1,4 @@
-package container
+package doctor
 
 import (
 	"errors"
@@ -10,20 +10,21 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/sandboxrun/sandboxrun/container/diagnose"
+	"github.com/sandboxrun/sandboxrun/container/fault"
 	"github.com/sandboxrun/sandboxrun/container/lookup"
 )
 
-func good(name, value string) Check { return Check{Name: name, Status: CheckOK, Value: value} }
+func good(name, value string) Row { return Row{Name: name, Status: OK, Value: value} }
 
-func bad(name, value, cost, fix string) Check {
-	return Check{Name: name, Status: CheckMissing, Value: value, Cost: cost, Fix: fix}
+func bad(name, value, cost, fix string) Row {
+	return Row{Name: name, Status: Missing, Value: value, Cost: cost, Fix: fix}
 }
 
-func weaker(name, value, cost, fix string) Check {
-	return Check{Name: name, Status: CheckWeaker, Value: value, Cost: cost, Fix: fix}
+func weaker(name, value, cost, fix string) Row {
+	return Row{Name: name, Status: Weaker, Value: value, Cost: cost, Fix: fix}
 }
 
-func required(c Check) Check {
+func required(c Row) Row {
 	c.Required = true
 	return c
 }
@@ -34,7 +35,7 @@ const nothingRuns = "no sandbox can be made, and nothing runs"
 // notTried is the value of what could not be tried.
 const notTried = "not tried"
 
-func (f *facts) kernelRow() Check {
+func (f *facts) kernelRow() Row {
 	k := f.kernel
 	value := fmt.Sprintf("%d.%d, %s", k.Major, k.Minor, f.arch)
 	before := func(major, minor int) bool { return k.Major < major || k.Major == major && k.Minor < minor }
@@ -52,7 +53,7 @@ func (f *facts) kernelRow() Check {
 }
 
 // aroundRow tells of what may refuse things from outside. It matters where something is refused.
-func (f *facts) aroundRow() Check {
+func (f *facts) aroundRow() Row {
 	var list []string
 	if f.around.Filter {
 		list = append(list, "a seccomp filter")
@@ -74,8 +75,8 @@ func (f *facts) aroundRow() Check {
 }
 
 // needRows are the steps that every sandbox takes: all is well up to the one that fails.
-func (f *facts) needRows() []Check {
-	var rows []Check
+func (f *facts) needRows() []Row {
+	var rows []Row
 	failed := false
 	for _, n := range diagnose.Needs() {
 		switch d := f.diagnosis; {
@@ -97,7 +98,7 @@ func (f *facts) needRows() []Check {
 }
 
 // row is an attempt as a row, with the given status where it failed.
-func (f *facts) row(name string, a attempt, status, cost, fix string) Check {
+func (f *facts) row(name string, a attempt, status, cost, fix string) Row {
 	switch {
 	case a.err == nil && !a.untried:
 		return good(name, "works")
@@ -106,40 +107,40 @@ func (f *facts) row(name string, a attempt, status, cost, fix string) Check {
 	case a.untried && f.diagnosis.Err != nil:
 		fix = f.diagnosis.Remedy.Command
 	}
-	c := Check{Name: name, Status: status, Value: fmt.Sprint(a.err), Cost: cost, Fix: fix}
+	c := Row{Name: name, Status: status, Value: fmt.Sprint(a.err), Cost: cost, Fix: fix}
 	if a.untried {
-		c.Status, c.Value = CheckMissing, fmt.Sprintf("%s: %v", notTried, a.err)
+		c.Status, c.Value = Missing, fmt.Sprintf("%s: %v", notTried, a.err)
 	}
 	return c
 }
 
-func (f *facts) callRows() []Check {
+func (f *facts) callRows() []Row {
 	const notYet = "nothing so far: no key of a policy uses it"
-	calls := required(f.row("process_calls", all(f.calls), CheckMissing, nothingRuns, diagnose.NewerKernel))
-	if calls.Status == CheckOK {
+	calls := required(f.row("process_calls", all(f.calls), Missing, nothingRuns, diagnose.NewerKernel))
+	if calls.Status == OK {
 		calls.Value = names(f.calls)
 	}
-	actions := required(f.row("seccomp_actions", all(f.actions), CheckMissing, nothingRuns, diagnose.NewerKernel))
-	if actions.Status == CheckOK {
+	actions := required(f.row("seccomp_actions", all(f.actions), Missing, nothingRuns, diagnose.NewerKernel))
+	if actions.Status == OK {
 		actions.Value = names(f.actions)
 	}
-	return []Check{
-		required(f.row("no_new_privs", f.noNewPrivs, CheckMissing, nothingRuns, diagnose.NewerKernel)),
+	return []Row{
+		required(f.row("no_new_privs", f.noNewPrivs, Missing, nothingRuns, diagnose.NewerKernel)),
 		actions,
-		required(f.row("seccomp_filter", f.filter, CheckMissing, nothingRuns, "boot a kernel with CONFIG_SECCOMP_FILTER")),
+		required(f.row("seccomp_filter", f.filter, Missing, nothingRuns, "boot a kernel with CONFIG_SECCOMP_FILTER")),
 		calls,
-		f.row("clone3", attempt{err: f.clone3}, CheckWeaker, "control groups of version 2 cannot hold limits: watchers do", diagnose.NewerKernel),
-		f.row("mount_trees", f.trees, CheckWeaker,
+		f.row("clone3", attempt{err: f.clone3}, Weaker, "control groups of version 2 cannot hold limits: watchers do", diagnose.NewerKernel),
+		f.row("mount_trees", f.trees, Weaker,
 			"a sandbox of root's cannot be shown what its own root user may not reach, such as a home of mode 0700", diagnose.NewerKernel),
-		f.row("keyring", f.keyring, CheckWeaker,
+		f.row("keyring", f.keyring, Weaker,
 			"programs keep the caller's session keyring, and the filter, which refuses every key call, stands alone before it",
 			"boot a kernel with CONFIG_KEYS"),
 		f.landlockRow(notYet),
-		f.row("overlay", f.overlay, CheckMissing, notYet, f.around.AsRoot("modprobe overlay")),
+		f.row("overlay", f.overlay, Missing, notYet, f.around.AsRoot("modprobe overlay")),
 	}
 }
 
-func (f *facts) landlockRow(cost string) Check {
+func (f *facts) landlockRow(cost string) Row {
 	if f.landErr == nil {
 		return good("landlock", fmt.Sprintf("ABI %d", f.landlock))
 	}
@@ -147,7 +148,7 @@ func (f *facts) landlockRow(cost string) Check {
 	if errors.Is(f.landErr, unix.EOPNOTSUPP) {
 		fix = "boot with lsm=landlock,... on the kernel's command line"
 	}
-	return f.row("landlock", attempt{err: f.landErr}, CheckMissing, cost, fix)
+	return f.row("landlock", attempt{err: f.landErr}, Missing, cost, fix)
 }
 
 // all is one attempt made of many: the first that failed.
@@ -176,7 +177,7 @@ func (f *facts) firstFix() string {
 	return errorHint(f.trial.err)
 }
 
-func (f *facts) coreRow() Check {
+func (f *facts) coreRow() Row {
 	const name = "core_handler"
 	if reason := f.core.Handled(); reason != "" {
 		return weaker(name, printable(reason), "a program that crashes has the host's core handler run, as root and outside; policies that do not "+
@@ -185,7 +186,7 @@ func (f *facts) coreRow() Check {
 	return good(name, "does not run for programs in a sandbox")
 }
 
-func (f *facts) portsRow() Check {
+func (f *facts) portsRow() Row {
 	const name, cost = "ports_below_1024", "no port below 1024 of a sandbox's own loopback can be forwarded"
 	switch {
 	case !f.trial.made || f.trial.err != nil:
@@ -199,7 +200,7 @@ func (f *facts) portsRow() Check {
 // leastState is how much room there has to be for the state of some sandboxes and their events.
 const leastState = 64 << 20
 
-func (f *facts) stateRow() Check {
+func (f *facts) stateRow() Row {
 	const name = "state_directory"
 	s := f.state
 	value := fmt.Sprintf("%s, %s, %d MB free", printable(s.path), s.fs, s.free>>20)
@@ -215,7 +216,7 @@ func (f *facts) stateRow() Check {
 	return required(good(name, value))
 }
 
-func (f *facts) binaryRow() Check {
+func (f *facts) binaryRow() Row {
 	const name, cost, fix = "binary", "it depends on the host's C library", "scripts/build"
 	switch {
 	case f.selfOK != nil:
@@ -226,14 +227,14 @@ func (f *facts) binaryRow() Check {
 	return good(name, "static")
 }
 
-func (f *facts) interpreterRows() []Check {
-	var rows []Check
+func (f *facts) interpreterRows() []Row {
+	var rows []Row
 	for _, i := range f.trial.interpreters {
 		name, where, cost := "interpreter_"+strings.ToLower(i.name), printable(i.path), "a program for it does not run without a grant"
 		if i.instead != "" {
 			cost = "without a grant a program gets another one: " + i.instead
 		}
-		var missing *Error
+		var missing *fault.Error
 		switch {
 		case i.path == "":
 			rows = append(rows, bad(name, "not on PATH", "no program for it runs", installCommand(f.around, i.packed)))
@@ -277,7 +278,7 @@ func installCommand(a diagnose.Around, name string) string {
 }
 
 // sandboxRow is the one that counts.
-func (f *facts) sandboxRow() Check {
+func (f *facts) sandboxRow() Row {
 	const name = "sandbox"
 	switch t := f.trial; {
 	case t.err != nil:

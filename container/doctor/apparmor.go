@@ -1,4 +1,4 @@
-package container
+package doctor
 
 import (
 	"errors"
@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/sandboxrun/sandboxrun/container/fault"
 )
 
 // AppArmorProfile is a profile that lets this binary, wherever it is, make user namespaces where AppArmor restricts them.
@@ -17,11 +19,11 @@ func AppArmorProfile() (string, error) {
 		path, err = filepath.EvalSymlinks(path)
 	}
 	if err != nil {
-		return "", fail("failed", "install it and call it by its path", "find this binary: %w", err)
+		return "", fault.New("failed", "install it and call it by its path", "find this binary: %w", err)
 	}
 	name, err := appArmorPath(path)
 	if err != nil {
-		return "", fail("failed", "install it elsewhere, such as in /usr/local/bin", "write a profile for %q: %w", path, err)
+		return "", fault.New("failed", "install it elsewhere, such as in /usr/local/bin", "write a profile for %q: %w", path, err)
 	}
 	return fmt.Sprintf(appArmorText, name), nil
 }

@@ -1,4 +1,4 @@
-package container
+package doctor
 
 import (
 	"fmt"
@@ -22,8 +22,8 @@ func limitCost(limit, by string) string {
 }
 
 // limitRows say which rung holds each limit that control groups hold best.
-func (f *facts) limitRows() []Check {
-	var rows []Check
+func (f *facts) limitRows() []Row {
+	var rows []Row
 	for _, c := range []struct{ limit, controller string }{{"memory", "memory"}, {"pids", "pids"}, {"cpus", "cpu"}} {
 		name := "limits_" + c.limit
 		at := slices.IndexFunc(f.limits, func(l spec.Limit) bool { return l.Name == c.limit })

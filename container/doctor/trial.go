@@ -1,4 +1,4 @@
-package container
+package doctor
 
 import (
 	"context"
@@ -11,7 +11,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/sandboxrun/sandboxrun/container"
 	"github.com/sandboxrun/sandboxrun/container/diagnose"
+	"github.com/sandboxrun/sandboxrun/container/fault"
 	"github.com/sandboxrun/sandboxrun/container/procfs"
 	"github.com/sandboxrun/sandboxrun/forkexec"
 	"github.com/sandboxrun/sandboxrun/rootfs"
@@ -69,12 +71,12 @@ func (t *trial) inStore(ctx context.Context, dir string) (err error) {
 		return err
 	}
 	t.weaker = plan.Weaker
-	store, err := OpenStore(dir)
+	store, err := container.OpenStore(dir)
 	if err != nil {
 		return err
 	}
 	defer store.Close()
-	sb, err := store.Create("doctor", plan, &Owner{PID: os.Getpid()})
+	sb, err := store.Create("doctor", plan, &container.Owner{PID: os.Getpid()})
 	if err != nil {
 		return err
 	}
@@ -105,7 +107,7 @@ func defaultPlan() (*spec.Plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	host, err := Probe(policy.Limits)
+	host, err := container.Probe(policy.Limits)
 	if err != nil {
 		return nil, err
 	}
@@ -113,17 +115,17 @@ func defaultPlan() (*spec.Plan, error) {
 }
 
 // runOne has a program say which of its walls it finds around itself.
-func (t *trial) runOne(ctx context.Context, sb *Sandbox) error {
+func (t *trial) runOne(ctx context.Context, sb *container.Sandbox) error {
 	res, err := runIn(ctx, sb, "cat", "/proc/self/status")
 	if err != nil {
 		return err
 	}
-	if res.Outcome != Exited || res.ExitCode != 0 {
-		return fail("sandbox_unavailable", "", "a program in a sandbox: %s, exit status %d: %s", res.Outcome, res.ExitCode, printable(res.Stderr))
+	if res.Outcome != container.Exited || res.ExitCode != 0 {
+		return fault.New("sandbox_unavailable", "", "a program in a sandbox: %s, exit status %d: %s", res.Outcome, res.ExitCode, printable(res.Stderr))
 	}
 	t.broken = brokenWalls(procfs.StatusFields(res.Stdout))
 	if len(t.broken) > 0 {
-		return fail("isolation_check_failed", "", "a program in a sandbox found itself with %s", strings.Join(t.broken, ", "))
+		return fault.New("isolation_check_failed", "", "a program in a sandbox found itself with %s", strings.Join(t.broken, ", "))
 	}
 	return nil
 }
@@ -145,8 +147,8 @@ func brokenWalls(status map[string]string) []string {
 }
 
 // runIn runs a program that is ended with ctx.
-func runIn(ctx context.Context, sb *Sandbox, args ...string) (*Result, error) {
-	running, err := sb.Start(Request{Args: args, Timeout: trialTime})
+func runIn(ctx context.Context, sb *container.Sandbox, args ...string) (*container.Result, error) {
+	running, err := sb.Start(container.Request{Args: args, Timeout: trialTime})
 	if err != nil {
 		return nil, err
 	}
@@ -155,8 +157,8 @@ func runIn(ctx context.Context, sb *Sandbox, args ...string) (*Result, error) {
 }
 
 // listenBelow listens where outside only root may, in the sandbox's own network. Nobody else is there.
-func listenBelow(sb *Sandbox) error {
-	files, err := forkexec.Listen(sb.init, []forkexec.Endpoint{{Addr: netip.MustParseAddrPort("127.0.0.1:80")}})
+func listenBelow(sb *container.Sandbox) error {
+	files, err := sb.Listen(netip.MustParseAddrPort("127.0.0.1:80"))
 	for _, f := range files {
 		f.Close()
 	}
@@ -213,7 +215,7 @@ func findInterpreters(pathVar string) []interpreter {
 }
 
 // ask has an interpreter say its version.
-func (i *interpreter) ask(ctx context.Context, sb *Sandbox) {
+func (i *interpreter) ask(ctx context.Context, sb *container.Sandbox) {
 	if i.path == "" || ctx.Err() != nil {
 		return
 	}
@@ -223,13 +225,13 @@ func (i *interpreter) ask(ctx context.Context, sb *Sandbox) {
 	}
 }
 
-func versionIn(ctx context.Context, sb *Sandbox, program string, args []string) (string, error) {
+func versionIn(ctx context.Context, sb *container.Sandbox, program string, args []string) (string, error) {
 	res, err := runIn(ctx, sb, append([]string{program}, args...)...)
 	if err != nil {
 		return "", err
 	}
-	if res.Outcome != Exited || res.ExitCode != 0 {
-		return "", fail("failed", "", "it ends there with status %d (%s): %s", res.ExitCode, res.Outcome, printable(res.Stderr))
+	if res.Outcome != container.Exited || res.ExitCode != 0 {
+		return "", fault.New("failed", "", "it ends there with status %d (%s): %s", res.ExitCode, res.Outcome, printable(res.Stderr))
 	}
 	if text := printable(res.Stdout); text != "" {
 		return text, nil
@@ -239,7 +241,7 @@ func versionIn(ctx context.Context, sb *Sandbox, program string, args []string) 
 
 // errorHint is what an error says can be done.
 func errorHint(err error) string {
-	var ce *Error
+	var ce *fault.Error
 	var se *spec.Error
 	var re *rootfs.Error
 	switch {

@@ -1,4 +1,4 @@
-package container
+package doctor
 
 import (
 	"errors"
@@ -14,6 +14,7 @@ import (
 
 	"github.com/sandboxrun/sandboxrun/container/cgroup"
 	"github.com/sandboxrun/sandboxrun/container/diagnose"
+	"github.com/sandboxrun/sandboxrun/container/fault"
 	"github.com/sandboxrun/sandboxrun/container/lookup"
 	"github.com/sandboxrun/sandboxrun/container/procfs"
 	"github.com/sandboxrun/sandboxrun/forkexec"
@@ -33,8 +34,8 @@ func wellFacts() *facts {
 	}
 }
 
-func rowsOf(f *facts) map[string]Check {
-	rows := map[string]Check{}
+func rowsOf(f *facts) map[string]Row {
+	rows := map[string]Row{}
 	for _, c := range f.checks() {
 		rows[c.Name] = c
 	}
@@ -44,7 +45,7 @@ func rowsOf(f *facts) map[string]Check {
 func TestRowsOfAWellMachine(t *testing.T) {
 	f := wellFacts()
 	for _, c := range f.checks() {
-		if c.Status != CheckOK || c.Value == "" || c.Cost != "" || c.Fix != "" {
+		if c.Status != OK || c.Value == "" || c.Cost != "" || c.Fix != "" {
 			t.Errorf("%+v", c)
 		}
 	}
@@ -69,65 +70,65 @@ func TestRows(t *testing.T) {
 		value, cost string // parts
 		fix         string // part
 	}{
-		{"kernel", CheckMissing, func(f *facts) { f.kernel = spec.Kernel{Major: 5, Minor: 10} }, "5.10", nothingRuns, diagnose.NewerKernel},
-		{"kernel", CheckWeaker, func(f *facts) { f.kernel = spec.Kernel{Major: 5, Minor: 13} }, "5.13", "watcher", diagnose.NewerKernel},
-		{"kernel", CheckMissing, func(f *facts) { f.arch = "riscv64" }, "riscv64", nothingRuns, "amd64"},
-		{"kernel", CheckMissing, func(f *facts) { f.kernelErr = errors.New("unknown form") }, "unknown form", nothingRuns, diagnose.NewerKernel},
-		{"outer_confinement", CheckOK, func(f *facts) { f.around.Filter, f.around.NoNewPrivs = true, true }, "a seccomp filter, no_new_privs", "", ""},
+		{"kernel", Missing, func(f *facts) { f.kernel = spec.Kernel{Major: 5, Minor: 10} }, "5.10", nothingRuns, diagnose.NewerKernel},
+		{"kernel", Weaker, func(f *facts) { f.kernel = spec.Kernel{Major: 5, Minor: 13} }, "5.13", "watcher", diagnose.NewerKernel},
+		{"kernel", Missing, func(f *facts) { f.arch = "riscv64" }, "riscv64", nothingRuns, "amd64"},
+		{"kernel", Missing, func(f *facts) { f.kernelErr = errors.New("unknown form") }, "unknown form", nothingRuns, diagnose.NewerKernel},
+		{"outer_confinement", OK, func(f *facts) { f.around.Filter, f.around.NoNewPrivs = true, true }, "a seccomp filter, no_new_privs", "", ""},
 		{
-			"outer_confinement", CheckWeaker, func(f *facts) {
+			"outer_confinement", Weaker, func(f *facts) {
 				f.around.Filter = true
 				f.diagnosis = diagnose.Step(forkexec.ProbeUserns, unix.EPERM, f.around)
 			}, "a seccomp filter", "refuses", diagnose.OuterOptions,
 		},
 		{
-			"nested_user_namespace", CheckMissing, func(f *facts) { f.diagnosis = diagnose.Step(forkexec.ProbeMount, unix.EPERM, f.around) },
+			"nested_user_namespace", Missing, func(f *facts) { f.diagnosis = diagnose.Step(forkexec.ProbeMount, unix.EPERM, f.around) },
 			"not tried", nothingRuns, "dmesg",
 		},
-		{"seccomp_filter", CheckMissing, func(f *facts) { f.filter = attempt{err: unix.EINVAL} }, "invalid", nothingRuns, "CONFIG_SECCOMP"},
-		{"seccomp_filter", CheckMissing, func(f *facts) { f.filter = attempt{true, unix.EINVAL} }, "not tried", nothingRuns, "CONFIG_SECCOMP"},
-		{"process_calls", CheckMissing, func(f *facts) { f.calls[0].err = unix.ENOSYS }, "openat2: function not", nothingRuns, diagnose.NewerKernel},
-		{"seccomp_actions", CheckMissing, func(f *facts) { f.actions[0].err = unix.EOPNOTSUPP }, "errno: ", nothingRuns, diagnose.NewerKernel},
-		{"clone3", CheckWeaker, func(f *facts) { f.clone3, f.around.Filter = unix.ENOSYS, true }, "function", "watchers", diagnose.OuterOptions},
-		{"keyring", CheckWeaker, func(f *facts) { f.keyring = attempt{err: unix.ENOSYS} }, "function", "keyring", "CONFIG_KEYS"},
-		{"landlock", CheckMissing, func(f *facts) { f.landErr = unix.EOPNOTSUPP }, "not supported", "nothing so far", "lsm=landlock"},
-		{"overlay", CheckMissing, func(f *facts) { f.overlay = attempt{err: unix.ENODEV} }, "no such device", "nothing so far", "sudo modprobe overlay"},
-		{"program_id", CheckOK, func(f *facts) { f.id = idFacts{root: true, dir: "/w"} }, "/w can be idmapped", "", ""},
-		{"program_id", CheckMissing, func(f *facts) { f.id = idFacts{root: true, not: "no CAP_CHOWN"} }, "CAP_CHOWN", "root to the host", "capabilities"},
-		{"program_id", CheckWeaker, func(f *facts) { f.id = idFacts{root: true, dir: "/w", idmap: unix.EINVAL} }, "/w cannot be idmapped: invalid", "refused", "ext4"},
-		{"limits_memory", CheckWeaker, watched(spec.ByWatcher), "watcher (no systemd)", "watcher", "mount -t cgroup2"},
-		{"limits_pids", CheckWeaker, watched(spec.ByRlimit), "rlimit", "64 more", "cgroup"},
-		{"limits_pids", CheckWeaker, watched(spec.ByWatcher), "watcher", "burst", "cgroup"},
-		{"limits_cpus", CheckWeaker, watched(spec.ByAffinity), "affinity", "whole processors", "cgroup"},
-		{"limits_cpus", CheckMissing, func(f *facts) { f.limits = f.limits[:1] }, "nothing", "refused", "cgroup"},
-		{"limits_memory", CheckMissing, func(f *facts) { f.limitsErr = errors.New("no /proc") }, "no /proc", "refused", "cgroup"},
-		{"core_handler", CheckWeaker, func(f *facts) { f.core = spec.Core{Pattern: "|/usr/lib/handler", Fixed: true} }, "/usr/lib/handler", "as root", "ulimit -Hc 1"},
-		{"core_handler", CheckWeaker, func(f *facts) { f.core = spec.Core{Pattern: "@/run/crash"} }, "/run/crash", "as root", "sysctl kernel.core_pattern"},
-		{"ports_below_1024", CheckMissing, func(f *facts) { f.trial.ports = unix.EACCES }, "permission", "loopback", "ip_unprivileged_port_start"},
-		{"ports_below_1024", CheckMissing, func(f *facts) { f.trial = trial{err: fail("x", "do so", "no")} }, "not tried", "loopback", "do so"},
-		{"state_directory", CheckMissing, func(f *facts) { f.state.err = errors.New("no") }, "/run/user/1000/sandboxrun: no", nothingRuns, "SANDBOXRUN_ROOT="},
-		{"state_directory", CheckWeaker, func(f *facts) { f.state.free = 1 << 20 }, "1 MB free", "full", "SANDBOXRUN_ROOT="},
-		{"state_directory", CheckWeaker, func(f *facts) { f.state.fs = "nfs" }, "nfs", "waits", "SANDBOXRUN_ROOT="},
-		{"binary", CheckWeaker, func(f *facts) { f.loader = "/lib/ld.so" }, "/lib/ld.so", "C library", "scripts/build"},
-		{"binary", CheckMissing, func(f *facts) { f.selfOK = unix.ENOENT }, "no such file", "not known", "mount -t proc"},
+		{"seccomp_filter", Missing, func(f *facts) { f.filter = attempt{err: unix.EINVAL} }, "invalid", nothingRuns, "CONFIG_SECCOMP"},
+		{"seccomp_filter", Missing, func(f *facts) { f.filter = attempt{true, unix.EINVAL} }, "not tried", nothingRuns, "CONFIG_SECCOMP"},
+		{"process_calls", Missing, func(f *facts) { f.calls[0].err = unix.ENOSYS }, "openat2: function not", nothingRuns, diagnose.NewerKernel},
+		{"seccomp_actions", Missing, func(f *facts) { f.actions[0].err = unix.EOPNOTSUPP }, "errno: ", nothingRuns, diagnose.NewerKernel},
+		{"clone3", Weaker, func(f *facts) { f.clone3, f.around.Filter = unix.ENOSYS, true }, "function", "watchers", diagnose.OuterOptions},
+		{"keyring", Weaker, func(f *facts) { f.keyring = attempt{err: unix.ENOSYS} }, "function", "keyring", "CONFIG_KEYS"},
+		{"landlock", Missing, func(f *facts) { f.landErr = unix.EOPNOTSUPP }, "not supported", "nothing so far", "lsm=landlock"},
+		{"overlay", Missing, func(f *facts) { f.overlay = attempt{err: unix.ENODEV} }, "no such device", "nothing so far", "sudo modprobe overlay"},
+		{"program_id", OK, func(f *facts) { f.id = idFacts{root: true, dir: "/w"} }, "/w can be idmapped", "", ""},
+		{"program_id", Missing, func(f *facts) { f.id = idFacts{root: true, not: "no CAP_CHOWN"} }, "CAP_CHOWN", "root to the host", "capabilities"},
+		{"program_id", Weaker, func(f *facts) { f.id = idFacts{root: true, dir: "/w", idmap: unix.EINVAL} }, "/w cannot be idmapped: invalid", "refused", "ext4"},
+		{"limits_memory", Weaker, watched(spec.ByWatcher), "watcher (no systemd)", "watcher", "mount -t cgroup2"},
+		{"limits_pids", Weaker, watched(spec.ByRlimit), "rlimit", "64 more", "cgroup"},
+		{"limits_pids", Weaker, watched(spec.ByWatcher), "watcher", "burst", "cgroup"},
+		{"limits_cpus", Weaker, watched(spec.ByAffinity), "affinity", "whole processors", "cgroup"},
+		{"limits_cpus", Missing, func(f *facts) { f.limits = f.limits[:1] }, "nothing", "refused", "cgroup"},
+		{"limits_memory", Missing, func(f *facts) { f.limitsErr = errors.New("no /proc") }, "no /proc", "refused", "cgroup"},
+		{"core_handler", Weaker, func(f *facts) { f.core = spec.Core{Pattern: "|/usr/lib/handler", Fixed: true} }, "/usr/lib/handler", "as root", "ulimit -Hc 1"},
+		{"core_handler", Weaker, func(f *facts) { f.core = spec.Core{Pattern: "@/run/crash"} }, "/run/crash", "as root", "sysctl kernel.core_pattern"},
+		{"ports_below_1024", Missing, func(f *facts) { f.trial.ports = unix.EACCES }, "permission", "loopback", "ip_unprivileged_port_start"},
+		{"ports_below_1024", Missing, func(f *facts) { f.trial = trial{err: fault.New("x", "do so", "no")} }, "not tried", "loopback", "do so"},
+		{"state_directory", Missing, func(f *facts) { f.state.err = errors.New("no") }, "/run/user/1000/sandboxrun: no", nothingRuns, "SANDBOXRUN_ROOT="},
+		{"state_directory", Weaker, func(f *facts) { f.state.free = 1 << 20 }, "1 MB free", "full", "SANDBOXRUN_ROOT="},
+		{"state_directory", Weaker, func(f *facts) { f.state.fs = "nfs" }, "nfs", "waits", "SANDBOXRUN_ROOT="},
+		{"binary", Weaker, func(f *facts) { f.loader = "/lib/ld.so" }, "/lib/ld.so", "C library", "scripts/build"},
+		{"binary", Missing, func(f *facts) { f.selfOK = unix.ENOENT }, "no such file", "not known", "mount -t proc"},
 		{
-			"interpreter_python3", CheckWeaker, func(f *facts) {
-				f.trial.interpreters[0].path, f.trial.interpreters[0].err = "/opt/py/bin/python3", fail(lookup.CodeNotFound, "", "no")
+			"interpreter_python3", Weaker, func(f *facts) {
+				f.trial.interpreters[0].path, f.trial.interpreters[0].err = "/opt/py/bin/python3", fault.New(lookup.CodeNotFound, "", "no")
 			}, "does not show", "does not run", `'"/opt/py"'`,
 		},
 		{
-			"interpreter_python3", CheckWeaker, func(f *facts) {
-				f.trial.interpreters[0].err, f.trial.interpreters[0].instead = fail("failed", "", "it ends"), "3.9"
+			"interpreter_python3", Weaker, func(f *facts) {
+				f.trial.interpreters[0].err, f.trial.interpreters[0].instead = fault.New("failed", "", "it ends"), "3.9"
 			}, "it ends", "another one: 3.9", "policy.toml",
 		},
-		{"interpreter_python3", CheckMissing, func(f *facts) { f.trial.interpreters[0].asked = false }, "not tried", "not known", ""},
+		{"interpreter_python3", Missing, func(f *facts) { f.trial.interpreters[0].asked = false }, "not tried", "not known", ""},
 		{
-			"interpreter_node", CheckMissing, func(f *facts) { f.trial.interpreters = []interpreter{{name: "node", packed: "nodejs"}} },
+			"interpreter_node", Missing, func(f *facts) { f.trial.interpreters = []interpreter{{name: "node", packed: "nodejs"}} },
 			"not on PATH", "no program", "nodejs",
 		},
-		{"sandbox", CheckMissing, func(f *facts) { f.trial.err = fail("x", "do so", "why not") }, "why not", nothingRuns, "do so"},
+		{"sandbox", Missing, func(f *facts) { f.trial.err = fault.New("x", "do so", "why not") }, "why not", nothingRuns, "do so"},
 		{
-			"sandbox", CheckWeaker, func(f *facts) { f.trial.weaker = []spec.Weakness{{What: "limits.x", Reason: "none"}} },
+			"sandbox", Weaker, func(f *facts) { f.trial.weaker = []spec.Weakness{{What: "limits.x", Reason: "none"}} },
 			"limits.x: none", "in full", "",
 		},
 	} {
@@ -137,7 +138,7 @@ func TestRows(t *testing.T) {
 		if c.Status != tt.status || !strings.Contains(c.Value, tt.value) || !strings.Contains(c.Cost, tt.cost) || !strings.Contains(c.Fix, tt.fix) {
 			t.Errorf("%s: %+v\nwant %+v", tt.row, c, tt)
 		}
-		if (c.Cost == "") != (c.Status == CheckOK) {
+		if (c.Cost == "") != (c.Status == OK) {
 			t.Errorf("%s is %s and costs %q", tt.row, c.Status, c.Cost)
 		}
 	}

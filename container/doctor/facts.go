@@ -1,4 +1,4 @@
-package container
+package doctor
 
 import (
 	"context"
@@ -13,8 +13,10 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/sandboxrun/sandboxrun/container"
 	"github.com/sandboxrun/sandboxrun/container/cgroup"
 	"github.com/sandboxrun/sandboxrun/container/diagnose"
+	"github.com/sandboxrun/sandboxrun/container/fault"
 	"github.com/sandboxrun/sandboxrun/container/lookup"
 	"github.com/sandboxrun/sandboxrun/container/procfs"
 	"github.com/sandboxrun/sandboxrun/forkexec"
@@ -68,7 +70,7 @@ func try(what forkexec.Ability, filter []unix.SockFilter) attempt {
 }
 
 func gather(ctx context.Context, e Examination) *facts {
-	f := &facts{around: diagnose.Surroundings(), arch: runtime.GOARCH, user: userName(os.Geteuid())}
+	f := &facts{around: diagnose.Surroundings(), arch: runtime.GOARCH, user: container.UserName(os.Geteuid())}
 	f.kernel, f.kernelErr = procfs.KernelVersion()
 	f.state, f.trial = examineSandbox(ctx, e)
 	f.diagnosis = f.trial.diagnosis()
@@ -83,7 +85,7 @@ func gather(ctx context.Context, e Examination) *facts {
 	f.landlock, f.landErr = landlockABI()
 	f.limits, f.limitsErr = rungs()
 	f.groups, f.id = cgroup.Find(), findIDs()
-	f.core = probeCore()
+	f.core = container.ProbeCore()
 	f.loader, f.selfOK = ownLoader()
 	return f
 }
@@ -141,7 +143,7 @@ func rungs() ([]spec.Limit, error) {
 	if err != nil {
 		return nil, err
 	}
-	host, err := Probe(policy.Limits)
+	host, err := container.Probe(policy.Limits)
 	if err != nil {
 		return nil, err
 	}
@@ -190,7 +192,7 @@ func openState(path string) (dir string, facts stateFacts) {
 	}
 	parent := path
 	if _, err := os.Lstat(path); err == nil {
-		store, err := OpenStore(path)
+		store, err := container.OpenStore(path)
 		if err != nil {
 			facts.err = err
 			return "", facts
@@ -203,7 +205,7 @@ func openState(path string) (dir string, facts stateFacts) {
 	}
 	sweepTrials(parent)
 	if dir, facts.err = os.MkdirTemp(parent, trialPrefix); facts.err != nil {
-		facts.err = fail("state_unusable", "choose another with --root DIR", "make state directory: %w", facts.err)
+		facts.err = fault.New("state_unusable", "choose another with --root DIR", "make state directory: %w", facts.err)
 		return "", facts
 	}
 	var st unix.Statfs_t

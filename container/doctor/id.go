@@ -1,4 +1,4 @@
-package container
+package doctor
 
 import (
 	"os"
@@ -29,7 +29,7 @@ func findIDs() idFacts {
 	return f
 }
 
-func (f *facts) idRow() Check {
+func (f *facts) idRow() Row {
 	const name = "program_id"
 	switch id := f.id; {
 	case !id.root:

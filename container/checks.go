@@ -8,7 +8,9 @@ import (
 
 	"github.com/sandboxrun/sandboxrun/container/check"
 	"github.com/sandboxrun/sandboxrun/container/procfs"
+	"github.com/sandboxrun/sandboxrun/container/sabotage"
 	"github.com/sandboxrun/sandboxrun/forkexec"
+	"github.com/sandboxrun/sandboxrun/spec"
 )
 
 // checked is what the checks take of the sandbox.
@@ -37,4 +39,11 @@ func (sb *Sandbox) checked(filter []unix.SockFilter) *check.Sandbox {
 			return cpu, err
 		},
 	}
+}
+
+// sabotage leaves a layer out, in builds for tests alone.
+func (sb *Sandbox) sabotage(plan *spec.Plan) *spec.Plan {
+	l := &sb.state.Launch
+	sabotage.Launch(&l.EnvAllow, &l.UID, &l.GID)
+	return sabotage.Plan(plan)
 }

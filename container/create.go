@@ -18,10 +18,11 @@ import (
 	"github.com/opencontainers/runtime-spec/specs-go"
 	"golang.org/x/sys/unix"
 
+	"github.com/sandboxrun/sandboxrun/container/build"
 	"github.com/sandboxrun/sandboxrun/container/check"
 	"github.com/sandboxrun/sandboxrun/container/diagnose"
 	"github.com/sandboxrun/sandboxrun/container/procfs"
-	"github.com/sandboxrun/sandboxrun/container/sabotage"
+	"github.com/sandboxrun/sandboxrun/container/setgroup"
 	"github.com/sandboxrun/sandboxrun/forkexec"
 	"github.com/sandboxrun/sandboxrun/spec"
 )
@@ -73,7 +74,7 @@ func (s *Store) CreateWith(id string, plan *spec.Plan, o Options) (_ *Sandbox, e
 		return nil, fail("sandbox_unavailable", "", "create sandbox: %w", err)
 	}
 	if plan.SetGroup {
-		asking, err := askingFilter(plan.Spec.Linux.Seccomp, runtime.GOARCH)
+		asking, err := setgroup.Filter(plan.Spec.Linux.Seccomp, runtime.GOARCH)
 		if err != nil {
 			return nil, fail("sandbox_unavailable", "", "create sandbox: %w", err)
 		}
@@ -96,14 +97,13 @@ func (s *Store) CreateWith(id string, plan *spec.Plan, o Options) (_ *Sandbox, e
 // planned, and lets process 1 go once the state is on disk.
 func (sb *Sandbox) start(plan *spec.Plan, o Options, filter []unix.SockFilter, dir *os.Root, lock *os.File) error {
 	checks := check.New(plan.Checks, plan.View, sb.store.path)
-	plan = sabotage.Plan(plan)
-	sabotage.Launch(&sb.state.Launch.EnvAllow, &sb.state.Launch.UID, &sb.state.Launch.GID)
-	trees, err := openTrees(plan.Spec)
+	plan = sb.sabotage(plan)
+	trees, err := build.OpenTrees(plan.Spec)
 	if err != nil {
 		return err
 	}
-	defer trees.close()
-	around := lookAround(plan)
+	defer trees.Close()
+	around := build.LookAround(plan)
 	ready, release, err := os.Pipe()
 	if err != nil {
 		return fmt.Errorf("create sandbox: %w", err)
@@ -129,7 +129,7 @@ func (sb *Sandbox) start(plan *spec.Plan, o Options, filter []unix.SockFilter, d
 	if err != nil {
 		return err
 	}
-	if err = sb.furnish(plan, trees, await(around, plan)); err == nil {
+	if err = sb.furnish(plan, trees, build.Await(around, plan)); err == nil {
 		err = sb.prove(plan, o, checks, filter, dir)
 	}
 	if err != nil {
@@ -151,12 +151,12 @@ func (sb *Sandbox) start(plan *spec.Plan, o Options, filter []unix.SockFilter, d
 }
 
 // furnish builds what programs see.
-func (sb *Sandbox) furnish(plan *spec.Plan, trees trees, found *sights) error {
-	sb.state.Warnings = append(slices.Clip(sb.state.Warnings), found.warnings()...)
-	ops := append(networkSteps(plan, sb.state.Launch.Namespaces), viewSteps(plan, trees, found)...)
+func (sb *Sandbox) furnish(plan *spec.Plan, trees build.Trees, found *build.Sights) error {
+	sb.state.Warnings = append(slices.Clip(sb.state.Warnings), found.Warnings()...)
+	ops := append(build.Network(plan, sb.state.Launch.Namespaces), build.View(plan, trees, found)...)
 	missing, err := forkexec.Build(sb.init, sb.state.Launch.Namespaces, ops)
 	if err != nil {
-		return buildError(err)
+		return build.Explain(err)
 	}
 	for _, what := range missing {
 		sb.state.Warnings = append(sb.state.Warnings, "network: this machine does not allow it: "+what)
@@ -324,7 +324,7 @@ func libcontainerConfig(cgroup, base string, host bool, s *specs.Spec) (*configs
 	}
 	if host {
 		own.Mounts = append(own.Mounts, specs.Mount{
-			Destination: hostDir, Type: "bind", Source: "/", Options: []string{"rbind", "rprivate"},
+			Destination: build.HostDir, Type: "bind", Source: "/", Options: []string{"rbind", "rprivate"},
 		})
 	}
 	config, err := specconv.CreateLibcontainerConfig(&specconv.CreateOpts{

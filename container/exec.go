@@ -21,6 +21,7 @@ import (
 	"github.com/sandboxrun/sandboxrun/container/lookup"
 	"github.com/sandboxrun/sandboxrun/container/procfs"
 	"github.com/sandboxrun/sandboxrun/container/sabotage"
+	"github.com/sandboxrun/sandboxrun/container/setgroup"
 	"github.com/sandboxrun/sandboxrun/forkexec"
 	"github.com/sandboxrun/sandboxrun/record"
 	"github.com/sandboxrun/sandboxrun/spec"
@@ -214,7 +215,7 @@ func (r *Running) launchAsking(cmd *forkexec.Command) (*forkexec.Process, error)
 	if asking.Filter, err = r.sb.decodeFilter(r.sb.asking); err != nil {
 		return nil, err
 	}
-	got, closeAll, err := startSettingModes(&asking)
+	got, closeAll, err := setgroup.Start(&asking)
 	if err != nil {
 		return nil, err
 	}

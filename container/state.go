@@ -12,6 +12,7 @@ import (
 	"github.com/opencontainers/runtime-spec/specs-go"
 	"golang.org/x/sys/unix"
 
+	"github.com/sandboxrun/sandboxrun/container/build"
 	"github.com/sandboxrun/sandboxrun/container/procfs"
 	"github.com/sandboxrun/sandboxrun/forkexec"
 	"github.com/sandboxrun/sandboxrun/hooks"
@@ -63,7 +64,7 @@ func newState(id string, plan *spec.Plan, owner *Owner) *State {
 		Name: plan.Name, Policy: plan.PolicyFile, Digest: plan.PolicyDigest, Network: plan.Network, Relay: plan.Relay,
 		Weaker: plan.Weaker, Warnings: plan.Warnings, BestEffort: plan.BestEffort,
 		Launch: Launch{
-			Exec: plan.Exec, Namespaces: joined(plan.Spec), Mounts: execMounts(plan), Nproc: plan.Nproc, SetGroup: plan.SetGroup,
+			Exec: plan.Exec, Namespaces: joined(plan.Spec), Mounts: build.ExecMounts(plan), Nproc: plan.Nproc, SetGroup: plan.SetGroup,
 		},
 	}
 }

@@ -173,6 +173,7 @@ func (in Root) throughEnv(name string, line []string, pathVar string) error {
 		"%q needs the interpreter %q, which is not in the sandbox's PATH", name, asked)
 }
 
+// HeadSize is how much of a file Loader wants to be given.
 const HeadSize = 4096
 
 // interpreter is what a file says that it must be loaded by, with its arguments; empty if nothing, or if the file cannot be

@@ -1,4 +1,4 @@
-package container
+package setgroup
 
 import (
 	"runtime"
@@ -14,7 +14,7 @@ import (
 // TestAskingFilter: it differs from the profile's own filter in what it asks, and in nothing else.
 func TestAskingFilter(t *testing.T) {
 	profile := spec.Seccomp(runtime.GOARCH, 6, 1)
-	asking, err := askingFilter(profile, runtime.GOARCH)
+	asking, err := Filter(profile, runtime.GOARCH)
 	if err != nil {
 		t.Fatal(err)
 	}

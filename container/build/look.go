@@ -1,4 +1,4 @@
-package container
+package build
 
 import (
 	"encoding/binary"
@@ -29,8 +29,8 @@ const (
 	lookFound = 500 // files that get a mount of their own
 )
 
-// sights is what was found.
-type sights struct {
+// Sights is what was found.
+type Sights struct {
 	held    []string // paths inside that are to be read-only
 	masked  []string // paths inside of FIFOs
 	more    []string // writable grants that were not searched to the end
@@ -39,11 +39,11 @@ type sights struct {
 	view    *rootfs.View
 }
 
-// lookAround begins to search the grants of a plan. The result comes through the channel.
-func lookAround(plan *spec.Plan) <-chan *sights {
-	done := make(chan *sights, 1)
+// LookAround begins to search the grants of a plan. The result comes through the channel.
+func LookAround(plan *spec.Plan) <-chan *Sights {
+	done := make(chan *Sights, 1)
 	go func() {
-		s := &sights{view: plan.View}
+		s := &Sights{view: plan.View}
 		for i, g := range plan.Search {
 			s.most = s.entries + (lookMost-s.entries)/(len(plan.Search)-i) // a large grant must not hide all others
 			s.grant(g)
@@ -53,14 +53,14 @@ func lookAround(plan *spec.Plan) <-chan *sights {
 	return done
 }
 
-// await waits for it, but not for ever: a grant may have a network file system in it that does not answer.
-func await(done <-chan *sights, plan *spec.Plan) *sights {
+// Await waits for it, but not for ever: a grant may have a network file system in it that does not answer.
+func Await(done <-chan *Sights, plan *spec.Plan) *Sights {
 	select {
 	case s := <-done:
 		return s
 	case <-time.After(5 * time.Second):
 	}
-	s := &sights{}
+	s := &Sights{}
 	for _, g := range plan.Search {
 		if g.Writable {
 			s.more = append(s.more, g.Source)
@@ -69,13 +69,13 @@ func await(done <-chan *sights, plan *spec.Plan) *sights {
 	return s
 }
 
-func (s *sights) grant(g spec.Search) {
+func (s *Sights) grant(g spec.Search) {
 	how := unix.OpenHow{Flags: unix.O_RDONLY | unix.O_DIRECTORY | unix.O_CLOEXEC, Resolve: unix.RESOLVE_NO_SYMLINKS}
 	fd, err := unix.Openat2(unix.AT_FDCWD, g.Source, &how)
 	if err != nil {
 		return // a file; or it has gone, and building says so
 	}
-	l := &looker{sights: s, writable: g.Writable, source: g.Source, target: g.Target, euid: os.Geteuid()}
+	l := &looker{Sights: s, writable: g.Writable, source: g.Source, target: g.Target, euid: os.Geteuid()}
 	l.directory(fd, "", 0)
 	unix.Close(fd)
 	if l.cut && g.Writable {
@@ -85,7 +85,7 @@ func (s *sights) grant(g spec.Search) {
 
 // looker walks one grant. No link is followed; a directory is only ever reached through its parent's descriptor.
 type looker struct {
-	*sights
+	*Sights
 	writable       bool
 	source, target string
 	euid           int
@@ -196,7 +196,7 @@ func (l *looker) hidden(inside string) bool {
 }
 
 // steps mounts what was found. It stands after all mounts of the view: what is bound is what the view shows.
-func (s *sights) steps() []forkexec.Op {
+func (s *Sights) steps() []forkexec.Op {
 	var ops []forkexec.Op
 	for _, p := range s.held {
 		ops = append(ops,
@@ -214,8 +214,8 @@ func (s *sights) steps() []forkexec.Op {
 	return ops
 }
 
-// warnings says what the user has to know of it.
-func (s *sights) warnings() []string {
+// Warnings says what the user has to know of it.
+func (s *Sights) Warnings() []string {
 	const most = 5
 	var said []string
 	for i, p := range s.masked {

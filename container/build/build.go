@@ -1,4 +1,4 @@
-package container
+package build
 
 import (
 	"errors"
@@ -6,7 +6,6 @@ import (
 	"io/fs"
 	"os"
 	"path"
-	"path/filepath"
 	"slices"
 	"strings"
 
@@ -14,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/sandboxrun/sandboxrun/container/diagnose"
+	"github.com/sandboxrun/sandboxrun/container/fault"
 	"github.com/sandboxrun/sandboxrun/container/idmap"
 	"github.com/sandboxrun/sandboxrun/forkexec"
 	"github.com/sandboxrun/sandboxrun/rootfs"
@@ -23,85 +23,47 @@ import (
 // Places in the root in which process 1 starts. It is a directory of the store that all sandboxes share and nobody
 // writes; programs never see it, since building ends with another root in its place.
 const (
-	hostDir   = "/host"      // the host's file tree, where a launcher without privilege binds from
+	HostDir   = "/host"      // the host's file tree, where a launcher without privilege binds from
 	newRoot   = "/root"      // where the sandbox's own root is put together
 	masksDir  = "/masks"     // what masks are binds of
 	madeDir   = "/generated" // files that are bound over the host's
 	rootBytes = 64 << 20     // the most that the sandbox's own root holds; it is small files, and read-only in the end
 )
 
-// base makes the directory in which process 1 starts, if it is not there.
-func (s *Store) base() (string, error) {
-	const name = ".base"
-	dir := filepath.Join(s.path, name)
-	if info, err := s.root.Lstat(name); err == nil {
-		if !info.IsDir() {
-			return "", fail("state_unusable", "remove it, or choose another directory with --root DIR", "%q is no directory: sandboxrun has not made it", dir)
-		}
-		return dir, nil
-	}
-	unlock, err := s.lock()
-	if err != nil {
-		return "", err
-	}
-	defer unlock()
-	if _, err := s.root.Lstat(name); err == nil {
-		return dir, nil
-	}
-	tmp := name + ".new"
-	if err := s.root.RemoveAll(tmp); err != nil { // somebody was killed here
-		return "", bundleError(err)
-	}
-	for _, d := range []string{"", "/proc", "/dev", hostDir, newRoot, masksDir, madeDir} {
-		if err := s.root.Mkdir(tmp+d, 0o755); err != nil {
-			return "", bundleError(err)
-		}
-	}
-	inside, err := s.root.OpenRoot(tmp)
-	if err != nil {
-		return "", bundleError(err)
-	}
-	defer inside.Close()
-	if err := writeMasks(inside); err != nil {
-		return "", err
-	}
-	if err := s.root.Rename(tmp, name); err != nil {
-		return "", bundleError(err)
-	}
-	return dir, nil
-}
+// Dirs are these directories, and those that process 1 needs before.
+func Dirs() []string { return []string{"/proc", "/dev", HostDir, newRoot, masksDir, madeDir} }
 
-// trees are the host's files that a privileged launcher hands in as detached mounts, by their place in the list of
+// Trees are the host's files that a privileged launcher hands in as detached mounts, by their place in the list of
 // mounts: it may see more than the sandbox's own root user does, such as a home directory of mode 0700. nil means that
 // the launcher may not, and the sandbox binds for itself.
-type trees map[int]*os.File
+type Trees map[int]*os.File
 
-func (t trees) close() {
+func (t Trees) Close() {
 	for _, f := range t {
 		f.Close()
 	}
 }
 
-func openTrees(s *specs.Spec) (trees, error) {
+func OpenTrees(s *specs.Spec) (Trees, error) {
 	if os.Geteuid() != 0 {
 		return nil, nil
 	}
-	t := trees{}
+	t := Trees{}
 	for i, m := range s.Mounts {
 		if m.Type != "bind" || !path.IsAbs(m.Source) {
 			continue
 		}
 		f, err := idmap.OpenTree(m)
 		if errors.Is(err, unix.EPERM) && len(m.UIDMappings) == 0 { // root, but of a container
-			t.close()
+			t.Close()
 			return nil, nil
 		}
 		if err != nil {
-			t.close()
+			t.Close()
 			if d := diagnose.Machine(); d != nil { // a limit of mount namespaces is met here first
 				return nil, d
 			}
-			return nil, fail("grant_missing", "did it change while the sandbox was made?", "open %q: %w", m.Source, err)
+			return nil, fault.New("grant_missing", "did it change while the sandbox was made?", "open %q: %w", m.Source, err)
 		}
 		t[i] = f
 	}
@@ -130,12 +92,12 @@ type steps struct {
 	ops    []forkexec.Op
 	made   map[string]bool // what exists in the sandbox's own root and in its tmpfs mounts
 	mounts map[string]bool // targets so far; true for those in which things can be made
-	trees  trees
+	trees  Trees
 }
 
-// viewSteps turns the Plan's mounts, which are OCI's, into the steps that make them. What runc would do with them is the
+// View turns the Plan's mounts, which are OCI's, into the steps that make them. What runc would do with them is the
 // same; this does it in one go, without a look at each, where runc's way takes a fifth of a millisecond a mount.
-func viewSteps(plan *spec.Plan, t trees, found *sights) []forkexec.Op {
+func View(plan *spec.Plan, t Trees, found *Sights) []forkexec.Op {
 	s := &steps{made: map[string]bool{"/": true}, mounts: map[string]bool{"/": true}, trees: t}
 	s.ops = shareOps()
 	s.mount(forkexec.Op{
@@ -174,8 +136,8 @@ func viewSteps(plan *spec.Plan, t trees, found *sights) []forkexec.Op {
 	return s.ops
 }
 
-// networkSteps set up a network of the sandbox's own. The host's is never touched.
-func networkSteps(plan *spec.Plan, namespaces int) []forkexec.Op {
+// Network set up a network of the sandbox's own. The host's is never touched.
+func Network(plan *spec.Plan, namespaces int) []forkexec.Op {
 	if namespaces&unix.CLONE_NEWNET == 0 {
 		return nil
 	}
@@ -289,7 +251,7 @@ func (s *steps) bindAt(i int, m specs.Mount, target string) {
 		s.ops = append(s.ops, forkexec.Op{Kind: forkexec.OpMove, Source: m.Source, Target: target, Tree: tree})
 		return
 	}
-	source := hostDir + m.Source
+	source := HostDir + m.Source
 	if !path.IsAbs(m.Source) {
 		source = "/" + m.Source
 	}
@@ -326,16 +288,16 @@ func (s *steps) devices() {
 	}
 }
 
-// buildError tells a policy's fault from the machine's.
-func buildError(err error) error {
+// Explain tells a policy's fault from the machine's.
+func Explain(err error) error {
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ELOOP) {
-		return fail("grant_missing", "did it change while the sandbox was made?", "create sandbox: %w", err)
+		return fault.New("grant_missing", "did it change while the sandbox was made?", "create sandbox: %w", err)
 	}
 	if diagnose.RefusedProcess(err) {
-		return fail(diagnose.CodeLimitReached, diagnose.ProcessesHint, "create sandbox: no more processes can be started: %w", err)
+		return fault.New(diagnose.CodeLimitReached, diagnose.ProcessesHint, "create sandbox: no more processes can be started: %w", err)
 	}
 	if d := diagnose.Machine(); d != nil {
 		return d
 	}
-	return fail("sandbox_unavailable", "", "create sandbox: %w", err)
+	return fault.New("sandbox_unavailable", "", "create sandbox: %w", err)
 }

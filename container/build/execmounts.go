@@ -1,4 +1,4 @@
-package container
+package build
 
 import (
 	"strings"
@@ -9,9 +9,9 @@ import (
 	"github.com/sandboxrun/sandboxrun/spec"
 )
 
-// execMounts are what each exec mounts for itself: a /proc of its own PID namespace, with its masks, its terminals, and the
+// ExecMounts are what each exec mounts for itself: a /proc of its own PID namespace, with its masks, its terminals, and the
 // view's mounts that live for one exec. Terminals that execs shared would let one read what is typed at another's.
-func execMounts(plan *spec.Plan) []forkexec.Mount {
+func ExecMounts(plan *spec.Plan) []forkexec.Mount {
 	const safe = unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC
 	list := []forkexec.Mount{
 		{Source: "proc", Target: "/proc", Type: "proc", Flags: safe},

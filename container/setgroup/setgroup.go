@@ -1,4 +1,4 @@
-package container
+package setgroup
 
 import (
 	"errors"
@@ -17,11 +17,6 @@ import (
 	"github.com/sandboxrun/sandboxrun/forkexec"
 )
 
-// Directories of a shared project tree have the set-group-id bit: what is made in them belongs to their group. chmod, cp, tar and
-// git set that bit again together with other modes. On a file the same mode would give the caller's group to whoever executes
-// the file, so the filter refuses it, and a filter cannot tell a file from a directory. Where a writable grant is such a tree
-// the filter asks instead (seccomp_unotify(2)): the launcher carries the call out if it is for a directory of the program's own.
-
 // askErrno marks, while the filter is compiled, what is to be asked.
 const askErrno = 4095
 
@@ -33,8 +28,8 @@ func setGroupCalls() map[string][4]int {
 	}
 }
 
-// askingFilter is a profile's filter that asks for modes with the set-group-id bit and without that of set-user-id.
-func askingFilter(profile *specs.LinuxSeccomp, arch string) ([]unix.SockFilter, error) {
+// Filter is a profile's filter that asks for modes with the set-group-id bit and without that of set-user-id.
+func Filter(profile *specs.LinuxSeccomp, arch string) ([]unix.SockFilter, error) {
 	asking := *profile
 	asking.Syscalls = nil
 	calls := setGroupCalls()
@@ -321,8 +316,8 @@ func (c theirCall) owner() (uid, gid uint32, err error) {
 	return uint32(ids[0]), uint32(ids[1]), nil
 }
 
-// startSettingModes has the filter of a program ask us. got is called when the program has been started.
-func startSettingModes(cmd *forkexec.Command) (got func(done <-chan struct{}) error, closeAll func(), err error) {
+// Start has the filter of a program ask us. got is called when the program has been started.
+func Start(cmd *forkexec.Command) (got func(done <-chan struct{}) error, closeAll func(), err error) {
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return nil, nil, fmt.Errorf("start program: %w", err)

@@ -11,6 +11,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/sandboxrun/sandboxrun/container"
+	"github.com/sandboxrun/sandboxrun/container/trust"
 	"github.com/sandboxrun/sandboxrun/spec"
 )
 
@@ -146,7 +147,7 @@ type request struct {
 	policy    string
 	workspace bool
 	env       map[string]string
-	trust     container.Trust
+	trust     trust.Known
 }
 
 // newSandbox builds a sandbox of a policy, once what dead ones have left is out of the way.

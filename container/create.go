@@ -23,6 +23,7 @@ import (
 	"github.com/sandboxrun/sandboxrun/container/diagnose"
 	"github.com/sandboxrun/sandboxrun/container/procfs"
 	"github.com/sandboxrun/sandboxrun/container/setgroup"
+	"github.com/sandboxrun/sandboxrun/container/trust"
 	"github.com/sandboxrun/sandboxrun/forkexec"
 	"github.com/sandboxrun/sandboxrun/spec"
 )
@@ -42,7 +43,7 @@ func (s *Store) CreateWith(id string, plan *spec.Plan, o Options) (_ *Sandbox, e
 	if err := CheckID(id); err != nil {
 		return nil, err
 	}
-	writable, err := s.keptFrom(plan.View)
+	writable, err := trust.KeptFrom(s.path, s.root, plan.View)
 	if err != nil {
 		return nil, err
 	}

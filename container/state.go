@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/sandboxrun/sandboxrun/container/build"
+	"github.com/sandboxrun/sandboxrun/container/fault"
 	"github.com/sandboxrun/sandboxrun/container/procfs"
 	"github.com/sandboxrun/sandboxrun/forkexec"
 	"github.com/sandboxrun/sandboxrun/hooks"
@@ -89,7 +90,7 @@ func (s *Store) save(id string, data []byte) error {
 		err = s.root.Rename(tmp, s.statePath(id))
 	}
 	if err != nil {
-		return fail("state_unusable", diskHint, "save state: %w", cause(err))
+		return fail("state_unusable", diskHint, "save state: %w", fault.Cause(err))
 	}
 	return nil
 }

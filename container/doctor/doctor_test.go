@@ -23,14 +23,36 @@ import (
 
 // wellFacts are those of a machine that has everything.
 func wellFacts() *facts {
+	works, loader := attempt{tried: true}, ""
 	return &facts{
+		diagnosis: &diagnose.Diagnosis{}, core: &spec.Core{}, loader: &loader, id: idFacts{looked: true},
+		overlay: works, trees: works, noNewPrivs: works, filter: works, keyring: works, clone3: works, landlock: works,
 		around: diagnose.Around{UID: 1000, Setting: settings()}, user: "ann", kernel: spec.Kernel{Major: 6, Minor: 18}, arch: "amd64",
-		calls: []namedAttempt{{name: "openat2"}}, actions: []namedAttempt{{name: "errno"}}, landlock: 7,
+		calls: []namedAttempt{{name: "openat2"}}, actions: []namedAttempt{{name: "errno"}}, abi: 7,
 		limits: []spec.Limit{
 			{Name: "memory", EnforcedBy: spec.ByCgroup2}, {Name: "pids", EnforcedBy: spec.ByCgroup2}, {Name: "cpus", EnforcedBy: spec.ByCgroup2},
 		},
 		state: stateFacts{path: "/run/user/1000/sandboxrun", fs: "tmpfs", free: 1 << 30},
 		trial: trial{made: true, interpreters: []interpreter{{name: "python3", path: "/usr/bin/python3", asked: true, version: "3.13"}}},
+	}
+}
+
+// failing is what is found where a step is refused.
+func failing(f *facts, step forkexec.ProbeStep) *diagnose.Diagnosis {
+	d := diagnose.Step(step, unix.EPERM, f.around)
+	return &d
+}
+
+// TestRowsOfNothing: what nobody has tried is not well. The zero value of each fact means that nobody looked.
+func TestRowsOfNothing(t *testing.T) {
+	f := &facts{trial: trial{interpreters: []interpreter{{name: "python3", path: "/usr/bin/python3"}}}}
+	for _, c := range f.checks() {
+		if c.Status == OK {
+			t.Errorf("%+v", c)
+		}
+	}
+	if f.trial.enforced() {
+		t.Error("enforced")
 	}
 }
 
@@ -78,38 +100,38 @@ func TestRows(t *testing.T) {
 		{
 			"outer_confinement", Weaker, func(f *facts) {
 				f.around.Filter = true
-				f.diagnosis = diagnose.Step(forkexec.ProbeUserns, unix.EPERM, f.around)
+				f.diagnosis = failing(f, forkexec.ProbeUserns)
 			}, "a seccomp filter", "refuses", diagnose.OuterOptions,
 		},
 		{
-			"nested_user_namespace", Missing, func(f *facts) { f.diagnosis = diagnose.Step(forkexec.ProbeMount, unix.EPERM, f.around) },
+			"nested_user_namespace", Missing, func(f *facts) { f.diagnosis = failing(f, forkexec.ProbeMount) },
 			"not tried", nothingRuns, "dmesg",
 		},
-		{"seccomp_filter", Missing, func(f *facts) { f.filter = attempt{err: unix.EINVAL} }, "invalid", nothingRuns, "CONFIG_SECCOMP"},
-		{"seccomp_filter", Missing, func(f *facts) { f.filter = attempt{true, unix.EINVAL} }, "not tried", nothingRuns, "CONFIG_SECCOMP"},
+		{"seccomp_filter", Missing, func(f *facts) { f.filter = attempt{true, unix.EINVAL} }, "invalid", nothingRuns, "CONFIG_SECCOMP"},
+		{"seccomp_filter", Missing, func(f *facts) { f.filter = attempt{err: unix.EINVAL} }, "not tried", nothingRuns, "CONFIG_SECCOMP"},
 		{"process_calls", Missing, func(f *facts) { f.calls[0].err = unix.ENOSYS }, "openat2: function not", nothingRuns, diagnose.NewerKernel},
 		{"seccomp_actions", Missing, func(f *facts) { f.actions[0].err = unix.EOPNOTSUPP }, "errno: ", nothingRuns, diagnose.NewerKernel},
-		{"clone3", Weaker, func(f *facts) { f.clone3, f.around.Filter = unix.ENOSYS, true }, "function", "watchers", diagnose.OuterOptions},
-		{"keyring", Weaker, func(f *facts) { f.keyring = attempt{err: unix.ENOSYS} }, "function", "keyring", "CONFIG_KEYS"},
-		{"landlock", Missing, func(f *facts) { f.landErr = unix.EOPNOTSUPP }, "not supported", "nothing so far", "lsm=landlock"},
-		{"overlay", Missing, func(f *facts) { f.overlay = attempt{err: unix.ENODEV} }, "no such device", "nothing so far", "sudo modprobe overlay"},
-		{"program_id", OK, func(f *facts) { f.id = idFacts{root: true, dir: "/w"} }, "/w can be idmapped", "", ""},
-		{"program_id", Missing, func(f *facts) { f.id = idFacts{root: true, not: "no CAP_CHOWN"} }, "CAP_CHOWN", "root to the host", "capabilities"},
-		{"program_id", Weaker, func(f *facts) { f.id = idFacts{root: true, dir: "/w", idmap: unix.EINVAL} }, "/w cannot be idmapped: invalid", "refused", "ext4"},
+		{"clone3", Weaker, func(f *facts) { f.clone3, f.around.Filter = attempt{true, unix.ENOSYS}, true }, "function", "watchers", diagnose.OuterOptions},
+		{"keyring", Weaker, func(f *facts) { f.keyring = attempt{true, unix.ENOSYS} }, "function", "keyring", "CONFIG_KEYS"},
+		{"landlock", Missing, func(f *facts) { f.landlock.err = unix.EOPNOTSUPP }, "not supported", "nothing so far", "lsm=landlock"},
+		{"overlay", Missing, func(f *facts) { f.overlay = attempt{true, unix.ENODEV} }, "no such device", "nothing so far", "sudo modprobe overlay"},
+		{"program_id", OK, func(f *facts) { f.id = idFacts{looked: true, root: true, dir: "/w"} }, "/w can be idmapped", "", ""},
+		{"program_id", Missing, func(f *facts) { f.id = idFacts{looked: true, root: true, not: "no CAP_CHOWN"} }, "CAP_CHOWN", "root to the host", "capabilities"},
+		{"program_id", Weaker, func(f *facts) { f.id = idFacts{looked: true, root: true, dir: "/w", idmap: unix.EINVAL} }, "/w cannot be idmapped: invalid", "refused", "ext4"},
 		{"limits_memory", Weaker, watched(spec.ByWatcher), "watcher (no systemd)", "watcher", "mount -t cgroup2"},
 		{"limits_pids", Weaker, watched(spec.ByRlimit), "rlimit", "64 more", "cgroup"},
 		{"limits_pids", Weaker, watched(spec.ByWatcher), "watcher", "burst", "cgroup"},
 		{"limits_cpus", Weaker, watched(spec.ByAffinity), "affinity", "whole processors", "cgroup"},
 		{"limits_cpus", Missing, func(f *facts) { f.limits = f.limits[:1] }, "nothing", "refused", "cgroup"},
 		{"limits_memory", Missing, func(f *facts) { f.limitsErr = errors.New("no /proc") }, "no /proc", "refused", "cgroup"},
-		{"core_handler", Weaker, func(f *facts) { f.core = spec.Core{Pattern: "|/usr/lib/handler", Fixed: true} }, "/usr/lib/handler", "as root", "ulimit -Hc 1"},
-		{"core_handler", Weaker, func(f *facts) { f.core = spec.Core{Pattern: "@/run/crash"} }, "/run/crash", "as root", "sysctl kernel.core_pattern"},
+		{"core_handler", Weaker, func(f *facts) { f.core = &spec.Core{Pattern: "|/usr/lib/handler", Fixed: true} }, "/usr/lib/handler", "as root", "ulimit -Hc 1"},
+		{"core_handler", Weaker, func(f *facts) { f.core = &spec.Core{Pattern: "@/run/crash"} }, "/run/crash", "as root", "sysctl kernel.core_pattern"},
 		{"ports_below_1024", Missing, func(f *facts) { f.trial.ports = unix.EACCES }, "permission", "loopback", "ip_unprivileged_port_start"},
 		{"ports_below_1024", Missing, func(f *facts) { f.trial = trial{err: fault.New("x", "do so", "no")} }, "not tried", "loopback", "do so"},
 		{"state_directory", Missing, func(f *facts) { f.state.err = errors.New("no") }, "/run/user/1000/sandboxrun: no", nothingRuns, "SANDBOXRUN_ROOT="},
 		{"state_directory", Weaker, func(f *facts) { f.state.free = 1 << 20 }, "1 MB free", "full", "SANDBOXRUN_ROOT="},
 		{"state_directory", Weaker, func(f *facts) { f.state.fs = "nfs" }, "nfs", "waits", "SANDBOXRUN_ROOT="},
-		{"binary", Weaker, func(f *facts) { f.loader = "/lib/ld.so" }, "/lib/ld.so", "C library", "scripts/build"},
+		{"binary", Weaker, func(f *facts) { *f.loader = "/lib/ld.so" }, "/lib/ld.so", "C library", "scripts/build"},
 		{"binary", Missing, func(f *facts) { f.selfOK = unix.ENOENT }, "no such file", "not known", "mount -t proc"},
 		{
 			"interpreter_python3", Weaker, func(f *facts) {

@@ -31,33 +31,31 @@ type facts struct {
 	kernel    spec.Kernel
 	kernelErr error
 	arch      string
-	diagnosis diagnose.Diagnosis
+	diagnosis *diagnose.Diagnosis // nil: nothing was tried
 
-	overlay, trees, noNewPrivs, filter, keyring attempt
+	overlay, trees, noNewPrivs, filter, keyring, clone3, landlock attempt
 
-	calls    []namedAttempt // that every sandbox needs
-	clone3   error
-	actions  []namedAttempt // of seccomp
-	landlock int            // its ABI
-	landErr  error
+	calls   []namedAttempt // that every sandbox needs
+	actions []namedAttempt // of seccomp
+	abi     int            // Landlock's
 
 	limits    []spec.Limit // how each would be held
 	limitsErr error
 	groups    cgroup.Facts
 
-	core   spec.Core
+	core   *spec.Core // nil: not looked at
 	id     idFacts
 	state  stateFacts
-	loader string // of this binary; empty: none, it is static
+	loader *string // of this binary; empty: none, it is static; nil: not looked at
 	selfOK error
 
 	trial trial
 }
 
-// attempt is one thing that was done, or could not be tried since what comes before it fails.
+// attempt is one thing that was done. Where it was not tried, err may say why; the zero value was not tried.
 type attempt struct {
-	untried bool
-	err     error
+	tried bool
+	err   error
 }
 
 type namedAttempt struct {
@@ -67,27 +65,31 @@ type namedAttempt struct {
 
 func try(what forkexec.Ability, filter []unix.SockFilter) attempt {
 	tried, err := forkexec.Try(what, filter)
-	return attempt{!tried, err}
+	return attempt{tried, err}
 }
 
 func gather(ctx context.Context, e Examination) *facts {
 	f := &facts{around: diagnose.Surroundings(), arch: runtime.GOARCH, user: container.UserName(os.Geteuid())}
 	f.kernel, f.kernelErr = procfs.KernelVersion()
 	f.state, f.trial = examineSandbox(ctx, e)
-	f.diagnosis = f.trial.diagnosis()
+	d := f.trial.diagnosis()
+	f.diagnosis = &d
 	f.overlay, f.trees = try(forkexec.CanOverlay, nil), try(forkexec.CanMoveTrees, nil)
 	f.noNewPrivs, f.keyring = try(forkexec.CanNoNewPrivs, nil), try(forkexec.CanKeyring, nil)
 	filter, err := forkexec.CompileSeccomp(spec.Seccomp(f.arch, f.kernel.Major, f.kernel.Minor), f.arch)
-	if f.filter = (attempt{true, err}); err == nil {
+	if f.filter = (attempt{err: err}); err == nil {
 		f.filter = try(forkexec.CanFilter, filter)
 	}
 	f.calls, f.actions = tryCalls(), tryActions()
-	f.clone3 = tryClone3()
-	f.landlock, f.landErr = landlockABI()
+	f.clone3 = attempt{true, tryClone3()}
+	abi, err := landlockABI()
+	f.abi, f.landlock = abi, attempt{true, err}
 	f.limits, f.limitsErr = rungs()
 	f.groups, f.id = cgroup.Find(), findIDs()
-	f.core = container.ProbeCore()
-	f.loader, f.selfOK = ownLoader()
+	core := container.ProbeCore()
+	f.core = &core
+	loader, err := ownLoader()
+	f.loader, f.selfOK = &loader, err
 	return f
 }
 

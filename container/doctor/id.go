@@ -8,14 +8,15 @@ import (
 
 // idFacts are what came of giving a program an id of its own.
 type idFacts struct {
-	root  bool   // the launcher is the machine's root: only then it is needed
-	not   string // why it cannot be had; empty: it can
-	dir   string // the current directory
-	idmap error  // why that cannot be idmapped
+	looked bool
+	root   bool   // the launcher is the machine's root: only then it is needed
+	not    string // why it cannot be had; empty: it can
+	dir    string // the current directory
+	idmap  error  // why that cannot be idmapped
 }
 
 func findIDs() idFacts {
-	f := idFacts{root: idmap.MachineRoot()}
+	f := idFacts{looked: true, root: idmap.MachineRoot()}
 	if !f.root {
 		return f
 	}
@@ -32,6 +33,8 @@ func findIDs() idFacts {
 func (f *facts) idRow() Row {
 	const name = "program_id"
 	switch id := f.id; {
+	case !id.looked:
+		return bad(name, notTried, "whether a program would be root to the host is not known", f.firstFix())
 	case !id.root:
 		return good(name, "the caller's, who is not the machine's root")
 	case id.not != "":

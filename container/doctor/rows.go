@@ -12,6 +12,7 @@ import (
 	"github.com/sandboxrun/sandboxrun/container/diagnose"
 	"github.com/sandboxrun/sandboxrun/container/fault"
 	"github.com/sandboxrun/sandboxrun/container/lookup"
+	"github.com/sandboxrun/sandboxrun/forkexec"
 )
 
 func good(name, value string) Row { return Row{Name: name, Status: OK, Value: value} }
@@ -66,13 +67,18 @@ func (f *facts) aroundRow() Row {
 	}
 	value := strings.Join(list, ", ")
 	switch {
+	case f.around.Setting == nil:
+		return bad("outer_confinement", notTried, "what refuses things from outside is not known", f.firstFix())
 	case value == "":
 		return good("outer_confinement", "none")
-	case f.diagnosis.Err != nil:
+	case f.fails():
 		return weaker("outer_confinement", value, "what it refuses no sandbox in it can have", f.diagnosis.Remedy.Command)
 	}
 	return good("outer_confinement", value)
 }
+
+// fails is whether a step that every sandbox takes fails here.
+func (f *facts) fails() bool { return f.diagnosis != nil && f.diagnosis.Err != nil }
 
 // needRows are the steps that every sandbox takes: all is well up to the one that fails.
 func (f *facts) needRows() []Row {
@@ -80,6 +86,8 @@ func (f *facts) needRows() []Row {
 	failed := false
 	for _, n := range diagnose.Needs() {
 		switch d := f.diagnosis; {
+		case d == nil || d.Err == nil && d.Step != forkexec.ProbeOK:
+			rows = append(rows, bad(n.Name, notTried, nothingRuns, f.firstFix()))
 		case failed:
 			rows = append(rows, bad(n.Name, notTried+": a step before it fails", nothingRuns, d.Remedy.Command))
 		case d.Err != nil && n.Step == d.Step:
@@ -100,16 +108,18 @@ func (f *facts) needRows() []Row {
 // row is an attempt as a row, with the given status where it failed.
 func (f *facts) row(name string, a attempt, status, cost, fix string) Row {
 	switch {
-	case a.err == nil && !a.untried:
+	case a.err == nil && a.tried:
 		return good(name, "works")
-	case f.around.Filter && !a.untried:
+	case f.around.Filter && a.tried:
 		fix = diagnose.OuterOptions
-	case a.untried && f.diagnosis.Err != nil:
+	case !a.tried && f.fails():
 		fix = f.diagnosis.Remedy.Command
 	}
 	c := Row{Name: name, Status: status, Value: fmt.Sprint(a.err), Cost: cost, Fix: fix}
-	if a.untried {
-		c.Status, c.Value = Missing, fmt.Sprintf("%s: %v", notTried, a.err)
+	if !a.tried {
+		if c.Status, c.Value = Missing, notTried; a.err != nil {
+			c.Value += ": " + a.err.Error()
+		}
 	}
 	return c
 }
@@ -129,7 +139,7 @@ func (f *facts) callRows() []Row {
 		actions,
 		required(f.row("seccomp_filter", f.filter, Missing, nothingRuns, "boot a kernel with CONFIG_SECCOMP_FILTER")),
 		calls,
-		f.row("clone3", attempt{err: f.clone3}, Weaker, "control groups of version 2 cannot hold limits: watchers do", diagnose.NewerKernel),
+		f.row("clone3", f.clone3, Weaker, "control groups of version 2 cannot hold limits: watchers do", diagnose.NewerKernel),
 		f.row("mount_trees", f.trees, Weaker,
 			"a sandbox of root's cannot be shown what its own root user may not reach, such as a home of mode 0700", diagnose.NewerKernel),
 		f.row("keyring", f.keyring, Weaker,
@@ -141,24 +151,24 @@ func (f *facts) callRows() []Row {
 }
 
 func (f *facts) landlockRow(cost string) Row {
-	if f.landErr == nil {
-		return good("landlock", fmt.Sprintf("ABI %d", f.landlock))
+	if f.landlock.tried && f.landlock.err == nil {
+		return good("landlock", fmt.Sprintf("ABI %d", f.abi))
 	}
 	fix := "boot Linux 5.13 or later with CONFIG_SECURITY_LANDLOCK"
-	if errors.Is(f.landErr, unix.EOPNOTSUPP) {
+	if errors.Is(f.landlock.err, unix.EOPNOTSUPP) {
 		fix = "boot with lsm=landlock,... on the kernel's command line"
 	}
-	return f.row("landlock", attempt{err: f.landErr}, Missing, cost, fix)
+	return f.row("landlock", f.landlock, Missing, cost, fix)
 }
 
 // all is one attempt made of many: the first that failed.
 func all(list []namedAttempt) attempt {
 	for _, a := range list {
 		if a.err != nil {
-			return attempt{err: fmt.Errorf("%s: %w", a.name, a.err)}
+			return attempt{true, fmt.Errorf("%s: %w", a.name, a.err)}
 		}
 	}
-	return attempt{}
+	return attempt{tried: len(list) > 0}
 }
 
 func names(list []namedAttempt) string {
@@ -171,7 +181,7 @@ func names(list []namedAttempt) string {
 
 // firstFix is the command for what fails first.
 func (f *facts) firstFix() string {
-	if f.diagnosis.Err != nil {
+	if f.fails() {
 		return f.diagnosis.Remedy.Command
 	}
 	return errorHint(f.trial.err)
@@ -179,6 +189,9 @@ func (f *facts) firstFix() string {
 
 func (f *facts) coreRow() Row {
 	const name = "core_handler"
+	if f.core == nil {
+		return bad(name, notTried, "whether the host's core handler runs for a program that crashes is not known", f.firstFix())
+	}
 	if reason := f.core.Handled(); reason != "" {
 		return weaker(name, printable(reason), "a program that crashes has the host's core handler run, as root and outside; policies that do not "+
 			"accept less are refused", f.core.Hint())
@@ -221,8 +234,10 @@ func (f *facts) binaryRow() Row {
 	switch {
 	case f.selfOK != nil:
 		return bad(name, f.selfOK.Error(), "whether it is static is not known", f.around.AsRoot("mount -t proc proc /proc"))
-	case f.loader != "":
-		return weaker(name, "needs "+printable(f.loader), cost, fix)
+	case f.loader == nil:
+		return bad(name, notTried, "whether it is static is not known", f.firstFix())
+	case *f.loader != "":
+		return weaker(name, "needs "+printable(*f.loader), cost, fix)
 	}
 	return good(name, "static")
 }
@@ -283,6 +298,8 @@ func (f *facts) sandboxRow() Row {
 	switch t := f.trial; {
 	case t.err != nil:
 		return required(bad(name, t.err.Error(), nothingRuns, f.firstFix()))
+	case !t.made:
+		return required(bad(name, notTried, nothingRuns, f.firstFix()))
 	case !t.enforced():
 		var list []string
 		for _, w := range t.weaker {

@@ -14,6 +14,9 @@ import (
 	"sync"
 
 	"github.com/sandboxrun/sandboxrun/container"
+	"github.com/sandboxrun/sandboxrun/container/doctor"
+	"github.com/sandboxrun/sandboxrun/container/owner"
+	"github.com/sandboxrun/sandboxrun/container/trust"
 	"github.com/sandboxrun/sandboxrun/hooks"
 	"github.com/sandboxrun/sandboxrun/rootfs"
 	"github.com/sandboxrun/sandboxrun/rpc"
@@ -186,7 +189,7 @@ func (n *session) create(_ context.Context, r *rpc.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	o := container.Options{Owner: &container.Owner{PID: os.Getpid()}}
+	o := container.Options{Owner: &owner.Owner{PID: os.Getpid()}}
 	if q.Record != "" {
 		if o.Record, err = p.onHost("record", q.Record); err != nil {
 			return nil, err
@@ -194,7 +197,7 @@ func (n *session) create(_ context.Context, r *rpc.Request) (any, error) {
 	}
 	n.creating.Lock()
 	defer n.creating.Unlock()
-	sb, err := p.newSandbox(n.store, request{name, false, nil, container.Trust{State: n.state, Record: o.Record}}, q.ID, o)
+	sb, err := p.newSandbox(n.store, request{name, false, nil, trust.Known{State: n.state, Record: o.Record}}, q.ID, o)
 	if err != nil {
 		return nil, err
 	}
@@ -347,7 +350,7 @@ func (n *session) explain(_ context.Context, r *rpc.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	d, err := p.decide(name, false, nil, container.Trust{State: n.state})
+	d, err := p.decide(name, false, nil, trust.Known{State: n.state})
 	if err != nil {
 		return nil, err
 	}
@@ -360,7 +363,7 @@ func (n *session) explain(_ context.Context, r *rpc.Request) (any, error) {
 }
 
 func (n *session) doctor(ctx context.Context, _ *rpc.Request) (any, error) {
-	report := container.Examine(ctx, container.Examination{State: n.state, Path: n.env["PATH"]})
+	report := doctor.Examine(ctx, doctor.Examination{State: n.state, Path: n.env["PATH"]})
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}

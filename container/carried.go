@@ -11,6 +11,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/sandboxrun/sandboxrun/container/fault"
+	"github.com/sandboxrun/sandboxrun/container/lookup"
 	"github.com/sandboxrun/sandboxrun/forkexec"
 	"github.com/sandboxrun/sandboxrun/transfer"
 )
@@ -80,7 +82,7 @@ type carriedBy struct {
 }
 
 // carry covers what is denied and puts what the exec brings into its command. What is fresh hides covers below it, so it comes last.
-func (r *Running) carry(req Request, cmd *forkexec.Command, in inside) (err error) {
+func (r *Running) carry(req Request, cmd *forkexec.Command, in lookup.Root) (err error) {
 	if r.lookouts, err = lookOut(r.sb.state.Launch.Watch, in); err != nil {
 		return err
 	}
@@ -192,7 +194,7 @@ func (r *Running) handOver(res *Result) {
 }
 
 func resultError(err error) *ResultError {
-	if e, ok := err.(*Error); ok { //nolint:errorlint // only one that says all by itself
+	if e, ok := err.(*fault.Error); ok { //nolint:errorlint // only one that says all by itself
 		return &ResultError{Code: e.Code, Message: e.Error(), Hint: e.Hint}
 	}
 	return &ResultError{Code: "failed", Message: err.Error()}

@@ -14,6 +14,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/sandboxrun/sandboxrun/container/fault"
+	"github.com/sandboxrun/sandboxrun/container/lookup"
+	"github.com/sandboxrun/sandboxrun/container/trust"
 	"github.com/sandboxrun/sandboxrun/forkexec"
 	"github.com/sandboxrun/sandboxrun/transfer"
 )
@@ -116,7 +119,7 @@ func (sb *Sandbox) visit(dir string, puts []forkexec.Put, keep bool) (view *fork
 	if err == nil {
 		return view, nil
 	}
-	if e, ok := errors.AsType[*Error](err); ok {
+	if e, ok := errors.AsType[*fault.Error](err); ok {
 		return nil, e
 	}
 	return nil, sb.explain(err, Request{Args: []string{"put"}})
@@ -127,7 +130,7 @@ func (sb *Sandbox) visitOnce(dir string, puts []forkexec.Put, keep bool) (*forke
 	if err != nil {
 		return nil, err
 	}
-	defer unix.Close(in.root)
+	defer unix.Close(in.FD)
 	if err := sb.checkGranted(); err != nil {
 		return nil, err
 	}
@@ -192,7 +195,7 @@ func (sb *Sandbox) files(view *forkexec.View, dir string) (*Files, error) {
 	if f.Dir, err = f.Opener.Dir(int(view.Root.Fd()), dir); err != nil {
 		f.Opener.Close()
 		view.Close()
-		return nil, fail(CodeCwd, "it must be a directory that the policy shows", "working directory %q: %w", dir, err)
+		return nil, fail(lookup.CodeCwd, "it must be a directory that the policy shows", "working directory %q: %w", dir, err)
 	}
 	return f, nil
 }
@@ -249,7 +252,7 @@ func (sb *Sandbox) Collect(dir string, list []Collect) ([]Collected, []transfer.
 func (sb *Sandbox) HostSink(name string) (*transfer.HostSink, error) {
 	parent, base := filepath.Split(strings.TrimRight(name, "/"))
 	if base == "" || base == "." || base == ".." {
-		return nil, fail(codeOutputDir, "name a file or directory", "%q cannot be written", name)
+		return nil, fail(trust.CodeOutputDir, "name a file or directory", "%q cannot be written", name)
 	}
 	at, err := sb.walkHost(parent, false)
 	if err != nil {
@@ -284,34 +287,34 @@ func (sb *Sandbox) walkHost(name string, file bool) (*os.File, error) {
 	if err != nil {
 		return nil, fmt.Errorf("look at %q: %w", name, err)
 	}
-	w := hostWalk{rest: strings.Split(name, "/"), file: file, follow: func(dir *os.File) error {
-		return sees.refuse(dir, "a link on the way to", name)
+	w := trust.Walk{Rest: strings.Split(name, "/"), File: file, Follow: func(dir *os.File) error {
+		return sees.Refuse(dir, "a link on the way to", name)
 	}}
-	missing, err := w.walk()
+	missing, err := w.Go()
 	if err == nil && missing != "" {
 		err = unix.ENOENT
 	}
 	if err == nil {
-		return w.at, nil
+		return w.At, nil
 	}
-	if w.at != nil {
-		w.at.Close()
+	if w.At != nil {
+		w.At.Close()
 	}
-	if _, ok := errors.AsType[*Error](err); ok {
+	if _, ok := errors.AsType[*fault.Error](err); ok {
 		return nil, err
 	}
 	return nil, fail(transfer.CodeUnusable, "", "open %q: %w", name, err)
 }
 
 // freshMounts are the directories that are empty for one exec.
-func (sb *Sandbox) freshMounts(req Request, dir string, in inside) ([]forkexec.Mount, error) {
+func (sb *Sandbox) freshMounts(req Request, dir string, in lookup.Root) ([]forkexec.Mount, error) {
 	var list []forkexec.Mount
 	for _, asked := range req.Fresh {
 		name, err := freshPath(asked, dir, variable(req.env, "HOME"))
 		if err != nil {
 			return nil, err
 		}
-		f, err := in.open(name, unix.O_PATH|unix.O_DIRECTORY)
+		f, err := in.Open(name, unix.O_PATH|unix.O_DIRECTORY)
 		if err != nil {
 			return nil, fail(codeFresh, "it must be a directory that the policy shows", "fresh %q: %w", asked, err)
 		}

@@ -264,8 +264,8 @@ func (w *Writer) prepared(e Event) Event {
 	return e
 }
 
-// write appends all bytes. If that fails, it removes the part that was written. Only SANDBOX_RUN and SANDBOX_END may use the
-// reserved space.
+// write appends all bytes. If that fails, it removes the part that was written. Checks and network events do not
+// use the reserved space.
 func (w *Writer) write(size int64, out []byte, last string) error {
 	if last == KindNetwork || last == KindCheck {
 		if err := w.reserve(size, Room+int64(len(out))); err != nil {

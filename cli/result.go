@@ -51,7 +51,7 @@ func (p *program) wantResult(c *cli.Context) error {
 	flags, err := unix.FcntlInt(fd, unix.F_GETFD, 0)
 	// A descriptor with the flag was opened by the launcher, so the caller does not mean it.
 	if err != nil || flags&unix.FD_CLOEXEC != 0 {
-		return &usage{fmt.Sprintf("--result %s: the caller has no such open file descriptor", text), hint + text}
+		return &usage{fmt.Sprintf("--result %s: there is no such file descriptor", text), hint + text}
 	}
 	mode, err := unix.FcntlInt(fd, unix.F_GETFL, 0)
 	if err != nil || mode&unix.O_ACCMODE == unix.O_RDONLY || mode&unix.O_PATH != 0 {

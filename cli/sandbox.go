@@ -20,7 +20,7 @@ func (p *program) createCommand() *cli.Command {
 		Flags: append([]cli.Flag{
 			policyFlag(),
 			&cli.StringFlag{
-				Name: "owner", Usage: "end the sandbox when the process `PID` ends, or with none only by delete " +
+				Name: "owner", Usage: "end the sandbox when the process `PID` ends; none: only delete ends it " +
 					"(default: the program that called this command; wrappers such as timeout do not count)",
 			},
 			recordFlag(),

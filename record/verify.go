@@ -139,7 +139,7 @@ func (v *verifier) describesTorn(t *Torn) bool {
 }
 
 func (v *verifier) noteTorn() {
-	v.problem(CodeTorn, v.tornAt, "a crash or a full disk cut an event off while it was written: its content is not known")
+	v.problem(CodeTorn, v.tornAt, "an event was cut off by a crash or a full disk: its content is not known")
 	v.report.Torn = append(v.report.Torn, Torn{Line: v.tornAt, Bytes: int64(len(v.torn)), SHA256: Digest(v.torn)})
 	v.torn = nil
 }

@@ -16,9 +16,9 @@ import (
 const Room = 256 << 10
 
 var (
-	// ErrEnded: the record has its end, so nothing can be appended.
+	// ErrEnded means that the record has its end, so nothing can be appended.
 	ErrEnded = errors.New("the record has ended")
-	// ErrDamaged: nothing can be appended, because the record does not end with an event of this session.
+	// ErrDamaged means that nothing can be appended, because the record does not end with an event of this session.
 	ErrDamaged = errors.New("the record is damaged")
 )
 

@@ -41,7 +41,7 @@ func (p *program) proxyConnect(target string) error {
 	if err != nil {
 		return fmt.Errorf("connect to proxy: %w", err)
 	}
-	defer conn.Close() //nolint:errcheck // nothing is left to be told
+	defer conn.Close() //nolint:errcheck // no error matters any more
 	if _, err := fmt.Fprintf(conn, "CONNECT %s HTTP/1.1\r\nHost: %s\r\n\r\n", target, target); err != nil {
 		return fmt.Errorf("ask proxy: %w", err)
 	}

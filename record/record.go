@@ -9,7 +9,7 @@
 //
 // "seq" counts from 1. "session" is random, and the same in all lines of a record. "prev" is the "hash" of the line before,
 // in the first line 64 zeros. "hash" comes last in its line, and is the SHA-256, in 64 hexadecimal digits, of all bytes of the
-// line that stand before `,"hash":"`; quotes within strings are escaped, so that these bytes occur only once. In Python:
+// line before `,"hash":"`; quotes within strings are escaped, so that these bytes occur only once. In Python:
 //
 //	import hashlib, json
 //	prev = "0" * 64

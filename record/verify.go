@@ -59,7 +59,7 @@ func (v *verifier) problem(code string, line int, format string, args ...any) {
 	v.report.Problems = append(v.report.Problems, Problem{code, line, fmt.Sprintf(format, args...)})
 }
 
-// next reads a line with its newline. It cuts off what is longer than any line that a Writer makes.
+// next reads a line with its newline. It drops the rest of a line that is longer than any line of a Writer.
 func (v *verifier) next() (data []byte, err error) {
 	v.number++
 	for {

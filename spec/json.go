@@ -107,7 +107,7 @@ func (r *jsonReader) table(n *node, depth int) *fault {
 		}
 		n.fields = append(n.fields, field{name, at, v})
 	}
-	_, _, f := r.token() // the brace, or what is wrong with the text in its place
+	_, _, f := r.token() // the closing brace, or a syntax error in its place
 	return f
 }
 

@@ -9,8 +9,8 @@ import (
 )
 
 // How paths of a policy are read. "~", "$VAR" and "${VAR}" expand if they are the whole first component of a path;
-// "$$" at the very beginning is a literal "$"; everywhere else "$", "~" and every other character stand for
-// themselves, so that a directory with any name can be granted. A first component that only begins like one of them
+// "$$" at the very beginning is a literal "$"; everywhere else "$", "~" and every other character are
+// literal, so that a directory with any name can be granted. A first component that only begins like one of them
 // ("~bob", "$HOME-old") is refused: it is more likely a mistake than a name.
 
 // hostPath is the rule for paths on the host: relative ones are relative to the policy file.

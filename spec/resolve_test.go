@@ -22,7 +22,7 @@ import (
 
 var updatePlans = flag.Bool("update-plans", false, "rewrite testdata/plan_*.json")
 
-// madeUpTree is a host: paths to what is there. A value that begins with "->" is a link, one that ends in "/" a
+// madeUpTree is the file tree of a host. A value that begins with "->" is a link, one that ends in "/" a
 // directory, anything else a file's content.
 type madeUpTree map[string]string
 

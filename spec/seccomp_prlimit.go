@@ -21,7 +21,7 @@ func rlimitRules() []specs.LinuxSyscall {
 	rules = append(rules,
 		allowIt().rule(names, is(newLimit, 0)),
 		errno(0).rule(names, core[0], more(newLimit, 0), is(oldLimit, 0)),
-		errno(unix.EPERM).rule(names, core[0], more(newLimit, 0), more(oldLimit, 0))) // nobody would fill in the old one
+		errno(unix.EPERM).rule(names, core[0], more(newLimit, 0), more(oldLimit, 0))) // the filter could not fill in the old limit
 	const maxPID = 22 // bits: PID_MAX_LIMIT
 	one, rest, above := sortSmall(pid, maxPID, 1)
 	for _, r := range others {

@@ -30,7 +30,7 @@ func numbers() []number {
 		{code: `lookMost\s+= (.*) //`, pages: []string{security + "the first # entries of all grants", security + "at up to # entries", architecture + "up to # entries"}},
 		{code: `DetachedMax = (.*)`, as: "M", pages: []string{man + "The first # of each stream are kept", architecture + "stdout and stderr (# each at most)"}},
 		{code: `OutputDirMax = (.*)`, as: "G", pages: []string{man + "up to # each"}},
-		{code: `maxEvents\s+= (.*) //`, as: "M", pages: []string{man + "at least # of them"}},
+		{code: `MaxSize\s+= (.*) // bytes`, as: "M", pages: []string{man + "at least # of them"}},
 		{code: `define MAX_EVENTS \((.*)\)`, as: "M", pages: []string{man + "at least # of them"}},
 		{code: `eagerInput = (.*)`, as: "K", pages: []string{man + "until the program has read #"}},
 		{code: `"max=([0-9]+)"`, pages: []string{man + "An exec can have # pseudo-terminals", security + "more than # of the machine's pseudo-terminals", security + "with `max=#`"}},

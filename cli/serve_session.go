@@ -60,7 +60,7 @@ func (b *served) remove() error {
 		return nil
 	}
 	b.gone = true
-	err := b.sb.Delete()
+	err := b.sb.Delete(nil)
 	b.sb.Close()
 	return err
 }

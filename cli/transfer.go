@@ -149,7 +149,7 @@ func (p *program) sayCollected(r *container.Result) {
 		if c.To == "" || c.Error == nil {
 			continue
 		}
-		p.complain(said{c.Error.Code, c.Error.Message, c.Error.Hint})
+		p.complain(errorText{c.Error.Code, c.Error.Message, c.Error.Hint})
 		if p.status == 0 {
 			p.status = exitLauncher
 		}

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -188,16 +189,41 @@ func (sb *Sandbox) Files(dir string) (*Files, error) {
 func (sb *Sandbox) files(view *forkexec.View, dir string) (*Files, error) {
 	f := &Files{view: view}
 	var err error
-	if f.Opener, err = transfer.NewOpener(sb.hostIDs()); err != nil {
+	if f.Opener, err = sb.opener.get(sb.hostIDs()); err != nil {
 		view.Close()
 		return nil, fmt.Errorf("read files of sandbox %q: take its program's ids: %w", sb.state.ID, err)
 	}
 	if f.Dir, err = f.Opener.Dir(int(view.Root.Fd()), dir); err != nil {
-		f.Opener.Close()
 		view.Close()
 		return nil, fail(lookup.CodeCwd, "it must be a directory that the policy shows", "working directory %q: %w", dir, err)
 	}
 	return f, nil
+}
+
+// programOpener opens files with the rights of a sandbox's programs. A thread for it costs a third of a millisecond, so it is kept.
+type programOpener struct {
+	mu     sync.Mutex
+	opener *transfer.Opener
+}
+
+func (p *programOpener) get(uid, gid int) (*transfer.Opener, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.opener != nil {
+		return p.opener, nil
+	}
+	var err error
+	p.opener, err = transfer.NewOpener(uid, gid)
+	return p.opener, err
+}
+
+func (p *programOpener) close() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.opener != nil {
+		p.opener.Close()
+		p.opener = nil
+	}
 }
 
 // hostIDs are the program's ids on the host: 0 in the sandbox's user namespace is the caller, and other numbers are themselves.
@@ -215,7 +241,6 @@ func (sb *Sandbox) hostIDs() (uid, gid int) {
 // Close lets go of the view.
 func (f *Files) Close() {
 	unix.Close(f.Dir)
-	f.Opener.Close()
 	f.view.Close()
 }
 

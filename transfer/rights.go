@@ -12,6 +12,7 @@ import (
 // could not read is not handed to somebody who shows it to the program.
 type Opener struct {
 	requests chan openRequest // nil: the caller's rights are the program's
+	closed   chan struct{}
 }
 
 type openRequest struct {
@@ -36,7 +37,7 @@ func NewOpener(uid, gid int) (*Opener, error) {
 	if uid == unix.Geteuid() && caps[0].Effective|caps[1].Effective == 0 {
 		return &Opener{}, nil
 	}
-	o := &Opener{requests: make(chan openRequest)}
+	o := &Opener{requests: make(chan openRequest), closed: make(chan struct{})}
 	ready := make(chan error)
 	go func() {
 		runtime.LockOSThread() // the thread ends with the goroutine: no other may have these ids
@@ -45,9 +46,14 @@ func NewOpener(uid, gid int) (*Opener, error) {
 		if err != nil {
 			return
 		}
-		for r := range o.requests {
-			fd, err := openat(r.dir, r.name, r.how)
-			r.answer <- opened{fd, err}
+		for {
+			select {
+			case r := <-o.requests:
+				fd, err := openat(r.dir, r.name, r.how)
+				r.answer <- opened{fd, err}
+			case <-o.closed:
+				return
+			}
 		}
 	}()
 	if err := <-ready; err != nil {
@@ -82,10 +88,10 @@ func become(uid, gid int, caps *[2]unix.CapUserData) error {
 	return unix.Prctl(unix.PR_SET_DUMPABLE, 1, 0, 0, 0)
 }
 
-// Close ends it.
+// Close ends it. It is called once.
 func (o *Opener) Close() {
 	if o.requests != nil {
-		close(o.requests)
+		close(o.closed)
 	}
 }
 
@@ -94,9 +100,13 @@ func (o *Opener) open(dir int, name string, how *unix.OpenHow) (int, error) {
 		return openat(dir, name, how)
 	}
 	answer := make(chan opened, 1)
-	o.requests <- openRequest{dir, name, how, answer}
-	a := <-answer
-	return a.fd, a.err
+	select {
+	case o.requests <- openRequest{dir, name, how, answer}:
+		a := <-answer
+		return a.fd, a.err
+	case <-o.closed:
+		return -1, unix.EBADF
+	}
 }
 
 const maxRaces = 100 // how often a path is looked up again because of a rename

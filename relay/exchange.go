@@ -6,9 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math"
-	"net"
-	"net/http"
 	"strconv"
 	"strings"
 	"sync"
@@ -44,7 +41,7 @@ type exchange struct {
 	uploaded chan struct{} // closed when the body has been sent whole
 	feedErr  error         // of feed; to be read after fed
 	gone     atomic.Bool   // the client has gone away
-	sent     atomic.Int64  // bytes of the body
+	sent     int64         // bytes of the body; to be read after fed
 	got      int64         // bytes of the response's
 }
 
@@ -53,7 +50,7 @@ func (c *client) exchange(ctx context.Context, ev Event, h *head) bool {
 	t, err := absolute(h.target)
 	expect := h.values("Expect")
 	if err == nil && len(expect) > 0 && (len(expect) > 1 || !strings.EqualFold(expect[0], "100-continue")) {
-		err = &badRequest{http.StatusExpectationFailed, "the only expectation is 100-continue"}
+		err = &badRequest{statusExpectation, "the only expectation is 100-continue"}
 	}
 	if err != nil {
 		c.refuse(ev, h, err)
@@ -73,7 +70,7 @@ func (c *client) exchange(ctx context.Context, ev Event, h *head) bool {
 			c.dropUpstream()
 			continue
 		}
-		ev.Up, ev.Down = x.sent.Load(), x.got
+		ev.Up, ev.Down = x.sent, x.got
 		return x.finish(ev, keep, err)
 	}
 }
@@ -92,7 +89,7 @@ func (c *client) unreached(ev Event, h *head, err error) bool {
 // isSafe says whether a request can be sent twice (RFC 9110, section 9.2.1).
 func isSafe(method string) bool {
 	switch method {
-	case http.MethodGet, http.MethodHead, http.MethodOptions, http.MethodTrace:
+	case "GET", "HEAD", "OPTIONS", "TRACE":
 		return true
 	}
 	return false
@@ -111,13 +108,13 @@ func (x *exchange) run(ctx context.Context) (keep bool, err error) {
 		close(x.uploaded)
 	}
 	go x.feed()
-	resp, err := x.answered() //nolint:bodyclose // its connection is what is closed, or used again
+	resp, err := x.answered()
 	close(x.over)
 	if err != nil {
 		x.stopFeeding()
 		return false, err
 	}
-	if resp.StatusCode == http.StatusSwitchingProtocols {
+	if resp.status == statusSwitching {
 		x.stopFeeding()
 		return false, x.switchProtocols(ctx, resp)
 	}
@@ -186,13 +183,13 @@ func (x *exchange) forwardHead() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s %s HTTP/1.1\r\nHost: %s\r\n", h.method, x.path, hostField(d.Host, d.Port))
 	connection := h.values("Connection")
-	for _, f := range h.fields {
+	for _, f := range h.header {
 		if !hopByHop(f.name, connection) && !strings.EqualFold(f.name, "Expect") {
 			b.WriteString(f.name + ": " + f.value + "\r\n")
 		}
 	}
 	switch {
-	case h.length < 0:
+	case h.length == chunked:
 		b.WriteString("Transfer-Encoding: chunked\r\n")
 	case h.length > 0, len(h.values("Content-Length")) > 0:
 		b.WriteString("Content-Length: " + strconv.FormatInt(h.length, 10) + "\r\n")
@@ -211,31 +208,28 @@ func (x *exchange) forwardHead() string {
 }
 
 // answered reads responses until the final one, and passes interim ones on.
-func (x *exchange) answered() (*http.Response, error) {
-	x.up.in.left = math.MaxInt64
+func (x *exchange) answered() (*response, error) {
 	if _, err := x.up.r.Peek(1); err != nil {
 		return nil, errStale
 	}
 	for {
-		x.up.in.left = maxResponseHead
-		resp, err := http.ReadResponse(x.up.r, &http.Request{Method: x.head.method})
+		resp, err := readResponse(x.up.r, maxResponseHead, x.head.method)
 		if err != nil {
 			return nil, fmt.Errorf("read the server's answer: %w", err)
 		}
 		switch {
-		case resp.StatusCode == http.StatusSwitchingProtocols:
+		case resp.status == statusSwitching:
 			if x.head.upgrade() == "" {
 				return nil, errors.New("the server changes the protocol, which was not asked for")
 			}
 			return resp, nil
-		case resp.StatusCode >= 200:
-			x.up.in.left = math.MaxInt64
+		case resp.status >= 200:
 			return resp, nil
-		case resp.StatusCode == http.StatusContinue:
+		case resp.status == statusContinue:
 			x.continued()
 		case x.head.minor > 0: // 103 Early Hints
 			x.out.Lock()
-			_, err = io.WriteString(x.conn, responseHead(resp, nil, ""))
+			_, err = io.WriteString(x.conn, resp.write(""))
 			x.out.Unlock()
 			if err != nil {
 				return nil, err
@@ -245,15 +239,14 @@ func (x *exchange) answered() (*http.Response, error) {
 }
 
 // switchProtocols passes the end of HTTP on: what follows are bytes both ways, for as long as both sides like.
-func (x *exchange) switchProtocols(ctx context.Context, resp *http.Response) error {
+func (x *exchange) switchProtocols(ctx context.Context, resp *response) error {
 	x.begun = true
-	extra := "Connection: Upgrade\r\nUpgrade: " + strings.Join(resp.Header.Values("Upgrade"), ", ") + "\r\n"
-	if _, err := io.WriteString(x.conn, responseHead(resp, nil, extra)); err != nil {
+	extra := "Connection: Upgrade\r\nUpgrade: " + strings.Join(resp.values("Upgrade"), ", ") + "\r\n"
+	if _, err := io.WriteString(x.conn, resp.write(extra)); err != nil {
 		return err
 	}
-	sent, got, err := join(ctx, x.conn, x.up.stream, rest(x.r), rest(x.up.r))
-	x.sent.Store(sent)
-	x.got = got
+	var err error
+	x.sent, x.got, err = join(ctx, x.conn, x.up.stream, rest(x.r), rest(x.up.r))
 	return err
 }
 
@@ -267,26 +260,4 @@ func rest(r *bufio.Reader) prelude {
 		n, err := dst.Write(b)
 		return int64(n), err
 	}
-}
-
-// copyBody copies n bytes of a body: first what has been read ahead, then from one socket to the other by splice.
-func copyBody(dst io.Writer, r *bufio.Reader, conn net.Conn, n int64) (copied int64, err error) {
-	ahead, _ := r.Peek(int(min(int64(r.Buffered()), n)))
-	if len(ahead) > 0 {
-		k, err := dst.Write(ahead)
-		copied += int64(k)
-		if err != nil {
-			return copied, err
-		}
-		_, _ = r.Discard(len(ahead)) // it was just there
-	}
-	if copied < n {
-		var m int64
-		m, err = io.Copy(dst, io.LimitReader(conn, n-copied))
-		copied += m
-	}
-	if err == nil && copied < n {
-		err = io.ErrUnexpectedEOF
-	}
-	return copied, err
 }

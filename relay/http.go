@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net/http"
 	"os"
 	"strings"
 	"time"
@@ -31,7 +30,7 @@ func (c *client) http(ctx context.Context) {
 			return
 		}
 		c.within(0)
-		if h.method == http.MethodConnect {
+		if h.method == "CONNECT" {
 			c.connectMethod(ctx, h)
 			return
 		}
@@ -47,7 +46,7 @@ func (c *client) badHead(ev Event, err error) {
 	switch {
 	case errors.As(err, &b):
 	case errors.Is(err, os.ErrDeadlineExceeded):
-		b = &badRequest{http.StatusRequestTimeout, "the head of the request did not arrive in time"}
+		b = &badRequest{statusTimeout, "the head of the request did not arrive in time"}
 	default:
 		return
 	}
@@ -93,14 +92,14 @@ func (c *client) refuse(ev Event, h *head, err error) {
 
 // answer sends an error.
 func (c *client) answer(h *head, err error, last bool) {
-	_, _ = io.WriteString(c.conn, plainAnswer(statusOf(err), err.Error()+"\n", last, h.method == http.MethodHead))
+	_, _ = io.WriteString(c.conn, plainAnswer(statusOf(err), err.Error()+"\n", last, h.method == "HEAD"))
 }
 
 // plainAnswer writes a whole response.
 func plainAnswer(status int, text string, last, headOnly bool) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "HTTP/1.1 %d %s\r\nContent-Type: text/plain; charset=utf-8\r\nX-Content-Type-Options: nosniff\r\nContent-Length: %d\r\n",
-		status, http.StatusText(status), len(text))
+		status, statusText(status), len(text))
 	if last {
 		b.WriteString("Connection: close\r\n")
 	}
@@ -111,6 +110,26 @@ func plainAnswer(status int, text string, last, headOnly bool) string {
 	return b.String()
 }
 
+// Statuses of answers that are the relay's own.
+const (
+	statusBadRequest   = 400
+	statusForbidden    = 403
+	statusTimeout      = 408
+	statusExpectation  = 417
+	statusHeadTooLarge = 431
+	statusBadGateway   = 502
+	statusUnavailable  = 503
+	statusVersion      = 505
+)
+
+func statusText(status int) string {
+	return map[int]string{
+		statusBadRequest: "Bad Request", statusForbidden: "Forbidden", statusTimeout: "Request Timeout",
+		statusExpectation: "Expectation Failed", statusHeadTooLarge: "Request Header Fields Too Large",
+		statusBadGateway: "Bad Gateway", statusUnavailable: "Service Unavailable", statusVersion: "HTTP Version Not Supported",
+	}[status]
+}
+
 func statusOf(err error) int {
 	var b *badRequest
 	var no *refusal
@@ -119,36 +138,20 @@ func statusOf(err error) int {
 	case errors.As(err, &b):
 		return b.status
 	case errors.As(err, &no):
-		return http.StatusForbidden
+		return statusForbidden
 	case errors.As(err, &f) && f.why == causeBusy:
-		return http.StatusServiceUnavailable
+		return statusUnavailable
 	}
-	return http.StatusBadGateway
+	return statusBadGateway
 }
 
 // upstream is a connection to the server of the last request. It belongs to one client's connection and serves nobody
 // else's, so what a server ties to a connection (as NTLM does) stays with the program that made it.
 type upstream struct {
 	stream
-	in       *meter
-	r        *bufio.Reader // of in
+	r        *bufio.Reader // of stream
 	decision netpolicy.Decision
 	used     bool // it has served a request
-}
-
-// meter bounds how much of a server's response head is read.
-type meter struct {
-	io.Reader
-	left int64
-}
-
-func (m *meter) Read(p []byte) (int, error) {
-	if m.left <= 0 {
-		return 0, errors.New("the head of the response is too large")
-	}
-	n, err := m.Reader.Read(p)
-	m.left -= int64(n)
-	return n, err
 }
 
 // reach gives a connection to a request's server: the last one, if that is to the same host and still there. The rules are asked
@@ -163,8 +166,7 @@ func (c *client) reach(ctx context.Context, t target) (netpolicy.Decision, error
 	if err != nil {
 		return d, err
 	}
-	in := &meter{Reader: out}
-	c.up = &upstream{stream: out, in: in, r: bufio.NewReaderSize(in, readAhead), decision: d}
+	c.up = &upstream{stream: out, r: bufio.NewReaderSize(out, readAhead), decision: d}
 	return d, nil
 }
 

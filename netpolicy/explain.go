@@ -13,6 +13,7 @@ type Decision struct {
 	Host    string     // as the rules compare it and as it is to be resolved; quoted, fit to be printed, for bad_name
 	Port    int        // as asked
 	Address netip.Addr // the address that was judged: the one to connect to; the zero Addr before there is one
+	Via     string     // the proxy that the connection was asked of, which alone knows the address; set by whoever asked it
 	Rule    string     // the rule that names the host and port (for wrong_port, the host alone), as the policy says it, or ""
 	Reason  string     // why not: one of the Reason constants; "" when it is allowed
 }

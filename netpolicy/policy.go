@@ -27,7 +27,12 @@ type Policy struct {
 	AllowedHosts []string // as Pattern.String writes them
 	AllowPrivate []string // the same, never with a port
 	Transparent  bool     // allowed hosts also work for programs that ignore proxy variables
-	From         string   // where the policy says so, ready to print; "default" when it does not
+
+	UpstreamProxy string   `json:",omitempty"` // a URL as ParseProxy reads it, without a password; FromEnvironment; or ""
+	NoProxy       []string `json:",omitempty"` // as CheckNoProxy takes them
+	Explain       bool     `json:",omitempty"` // the program is told of each host that was refused
+
+	From string // where the policy says so, ready to print; "default" when it does not
 }
 
 // Port is a forwarded loopback port: connections to it inside end at Outside.

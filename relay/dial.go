@@ -22,6 +22,11 @@ const maxAddresses = 16
 // decision is good for an event, whatever the error. The error is a *refusal or a *failure.
 func (s *server) connect(ctx context.Context, host string, port int) (stream, netpolicy.Decision, error) {
 	d := s.judge.Name(host, port)
+	return s.connectBy(ctx, d, s.judge.Proxy(s.cfg.Upstream, d, false), false)
+}
+
+// connectBy connects to a host that was judged by its name; through a proxy, if that is not nil. plain is as through has it.
+func (s *server) connectBy(ctx context.Context, d netpolicy.Decision, proxy *netpolicy.Proxy, plain bool) (stream, netpolicy.Decision, error) {
 	if !d.Allow {
 		return nil, d, refuse(d)
 	}
@@ -33,11 +38,19 @@ func (s *server) connect(ctx context.Context, host string, port int) (stream, ne
 	case <-ctx.Done():
 		return nil, d, &failure{causeBusy, d.Host, d.Port}
 	}
-	addrs, d, err := s.addresses(ctx, d)
-	if err != nil {
-		return nil, d, err
+	var addrs []netip.Addr
+	var err error
+	if proxy == nil || isAddress(d.Host) {
+		if addrs, d, err = s.addresses(ctx, d); err != nil {
+			return nil, d, err
+		}
 	}
-	c, err := s.dialFirst(ctx, addrs, port, &d.Address)
+	if proxy != nil {
+		d.Via = proxy.Address
+		c, err := s.through(ctx, proxy, d, plain)
+		return c, d, err
+	}
+	c, err := s.dialFirst(ctx, addrs, d.Port, &d.Address)
 	if err != nil {
 		return nil, d, &failure{causeOf(err), d.Host, d.Port}
 	}

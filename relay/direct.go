@@ -44,8 +44,7 @@ func (s *server) direct(ctx context.Context, port int, local netip.Addr, in *net
 	out, d, err := s.connect(ctx, host, port)
 	ev.decided(d)
 	if err != nil {
-		reset(in)
-		s.notes.endWith(ev, err)
+		s.notes.answered(ev, err, func() { reset(in) })
 		return
 	}
 	ev.Up, ev.Down, err = join(ctx, in, out, s.guardName(d.Host, d.Port, bufio.NewReaderSize(in, readAhead)), nil)

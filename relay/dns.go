@@ -111,7 +111,11 @@ func (s *server) lookUp(q dnsmessage.Question) (netip.Addr, dnsmessage.RCode) {
 	name := strings.TrimSuffix(q.Name.String(), ".")
 	d := s.judge.Name(name, asHost)
 	if q.Class != dnsmessage.ClassINET || isAddress(d.Host) || !s.judge.Known(name) {
-		s.refusals.refused(&s.notes, Event{Time: time.Now(), Kind: "dns", Host: d.Host, Port: dnsPort}, d.Reason)
+		ev := Event{Time: time.Now(), Kind: "dns", Host: d.Host, Port: dnsPort}
+		if !d.Allow {
+			ev.Explain = d.Explain()
+		}
+		s.refusals.refused(&s.notes, ev, d.Reason)
 		return netip.Addr{}, dnsmessage.RCodeNameError
 	}
 	if q.Type != dnsmessage.TypeA {

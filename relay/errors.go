@@ -36,11 +36,15 @@ type failure struct {
 type cause int
 
 const (
-	causeUnreachable cause = iota
+	causeNone cause = iota
+	causeUnreachable
 	causeRefused
 	causeTimeout
 	causeNoHost
 	causeBusy
+	causeProxy
+	causeProxyAuth
+	causeProxyRefused
 )
 
 func (f *failure) Error() string {
@@ -57,6 +61,12 @@ func (c cause) String() string {
 		return "no such host"
 	case causeBusy:
 		return "too many connections are being made, try again"
+	case causeProxy:
+		return "the upstream proxy cannot be reached"
+	case causeProxyAuth:
+		return "the upstream proxy does not take the caller's credentials"
+	case causeProxyRefused:
+		return "the upstream proxy refuses the connection"
 	}
 	return "it cannot be reached"
 }

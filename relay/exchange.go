@@ -57,7 +57,7 @@ func (c *client) exchange(ctx context.Context, ev Event, h *head) bool {
 		return false
 	}
 	for tries := 0; ; tries++ {
-		d, err := c.reach(ctx, t)
+		d, err := c.reach(ctx, t, h.upgrade() != "")
 		ev.decided(d)
 		if err != nil {
 			return c.unreached(ev, h, err)
@@ -81,8 +81,7 @@ func (c *client) unreached(ev Event, h *head, err error) bool {
 		c.refuse(ev, h, err)
 		return false
 	}
-	c.answer(h, err, false)
-	c.notes.endWith(ev, err)
+	c.notes.answered(ev, err, func() { c.answer(h, err, false) })
 	return true
 }
 
@@ -181,7 +180,12 @@ func (x *exchange) stopFeeding() {
 func (x *exchange) forwardHead() string {
 	h, d := x.head, x.up.decision
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s %s HTTP/1.1\r\nHost: %s\r\n", h.method, x.path, hostField(d.Host, d.Port))
+	host := hostField(d.Host, d.Port)
+	if p := x.up.proxy; p != nil {
+		fmt.Fprintf(&b, "%s http://%s%s HTTP/1.1\r\nHost: %s\r\n%s", h.method, host, x.path, host, authorization(p))
+	} else {
+		fmt.Fprintf(&b, "%s %s HTTP/1.1\r\nHost: %s\r\n", h.method, x.path, host)
+	}
 	connection := h.values("Connection")
 	for _, f := range h.header {
 		if !hopByHop(f.name, connection) && !strings.EqualFold(f.name, "Expect") {
@@ -223,6 +227,8 @@ func (x *exchange) answered() (*response, error) {
 				return nil, errors.New("the server changes the protocol, which was not asked for")
 			}
 			return resp, nil
+		case resp.status == statusProxyAuth && x.up.proxy != nil: // it is not the program that is asked
+			return nil, &failure{causeProxyAuth, x.up.decision.Host, x.up.decision.Port}
 		case resp.status >= 200:
 			return resp, nil
 		case resp.status == statusContinue:

@@ -81,13 +81,10 @@ func (c *client) connectMethod(ctx context.Context, h *head) {
 
 // refuse answers with an error and closes the connection.
 func (c *client) refuse(ev Event, h *head, err error) {
-	c.answer(h, err, true)
-	verdict, reason := verdictOf(err)
-	if _, ok := errors.AsType[*badRequest](err); ok {
-		verdict = Refused
-	}
-	c.goodbye()
-	c.notes.end(ev, verdict, reason)
+	c.notes.answered(ev, err, func() {
+		c.answer(h, err, true)
+		c.goodbye()
+	})
 }
 
 // answer sends an error.
@@ -151,22 +148,29 @@ type upstream struct {
 	stream
 	r        *bufio.Reader // of stream
 	decision netpolicy.Decision
-	used     bool // it has served a request
+	proxy    *netpolicy.Proxy // not nil: the connection ends there, and each request says for which host it is
+	used     bool             // it has served a request
 }
 
 // reach gives a connection to a request's server: the last one, if that is to the same host and still there. The rules are asked
-// about each request.
-func (c *client) reach(ctx context.Context, t target) (netpolicy.Decision, error) {
+// about each request. An HTTP proxy gets the request itself, because most let no tunnel to port 80 be made; a request to change the protocol
+// does need a tunnel.
+func (c *client) reach(ctx context.Context, t target, upgrade bool) (netpolicy.Decision, error) {
 	d := c.judge.Name(t.host, t.port)
-	if c.up != nil && d.Allow && c.up.decision.Host == d.Host && c.up.decision.Port == d.Port && c.up.fresh() {
-		return d, nil
+	proxy := c.judge.Proxy(c.cfg.Upstream, d, true)
+	plain := proxy != nil && proxy.Scheme == netpolicy.ProxyHTTP && !upgrade
+	if c.up != nil && d.Allow && c.up.decision.Host == d.Host && c.up.decision.Port == d.Port && (c.up.proxy != nil) == plain && c.up.fresh() {
+		return c.up.decision, nil
 	}
 	c.dropUpstream()
-	out, d, err := c.connect(ctx, t.host, t.port)
+	out, d, err := c.connectBy(ctx, d, proxy, plain)
 	if err != nil {
 		return d, err
 	}
 	c.up = &upstream{stream: out, r: bufio.NewReaderSize(out, readAhead), decision: d}
+	if plain {
+		c.up.proxy = proxy
+	}
 	return d, nil
 }
 

@@ -54,6 +54,9 @@ type Config struct {
 	Listeners []Listener       `json:"listeners"`
 	Limits    Limits           `json:"limits"`
 
+	// Upstream has passwords in it: it goes through a pipe, and is written nowhere.
+	Upstream *netpolicy.Upstream `json:"upstream,omitempty"`
+
 	// The rest is for tests.
 
 	Judge   Judge                                                             `json:"-"` // default: the compiled Policy
@@ -67,6 +70,7 @@ type Judge interface {
 	Name(host string, port int) netpolicy.Decision
 	Address(d netpolicy.Decision, addr netip.Addr, own []netip.Addr) netpolicy.Decision
 	Known(host string) bool
+	Proxy(u *netpolicy.Upstream, d netpolicy.Decision, plainHTTP bool) *netpolicy.Proxy
 }
 
 // Limits bound what a program can make the relay hold. There is none for how long a connection may be open or idle.

@@ -46,9 +46,10 @@ func (c *client) socks(ctx context.Context) {
 	out, d, err := c.connect(ctx, host, port)
 	ev.decided(d)
 	if err != nil {
-		c.socksReply(socksCode(err))
-		c.goodbye()
-		c.notes.endWith(ev, err)
+		c.notes.answered(ev, err, func() {
+			c.socksReply(socksCode(err))
+			c.goodbye()
+		})
 		return
 	}
 	c.socksReply(socksGranted)

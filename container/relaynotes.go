@@ -25,12 +25,14 @@ type NetworkEvent struct {
 	Host       string  `json:"host,omitempty"`
 	Port       int     `json:"port,omitempty"`
 	Address    string  `json:"address,omitempty"` // that was connected to, or refused
+	Via        string  `json:"via,omitempty"`     // the upstream proxy that was asked for it
 	Rule       string  `json:"rule,omitempty"`    // of the policy, that allowed it
 	Verdict    string  `json:"verdict"`           // "allowed", "refused" or "failed"
 	Reason     string  `json:"reason,omitempty"`
 	Sent       int64   `json:"sent_bytes"` // from inside
 	Received   int64   `json:"received_bytes"`
 	DurationMS float64 `json:"duration_ms"`
+	Explain    string  `json:"explain,omitempty"` // of a refusal: what the policy lacks
 }
 
 // NetworkStats count what has gone through the relay since the sandbox was made.
@@ -88,7 +90,7 @@ func (n *relayNotes) tell(ev *relay.Event, ms float64) {
 		return
 	}
 	e := &record.Network{
-		Way: ev.Kind, Host: ev.Host, Port: ev.Port, Address: ev.Address, Rule: ev.Rule, Verdict: ev.Verdict, Reason: ev.Reason,
+		Way: ev.Kind, Host: ev.Host, Port: ev.Port, Address: ev.Address, Via: ev.Via, Rule: ev.Rule, Verdict: ev.Verdict, Reason: ev.Reason,
 		BytesIn: ev.Down, BytesOut: ev.Up, DurationMS: ms,
 	}
 	if n.told++; n.told > maxTold {
@@ -115,8 +117,8 @@ func (n *relayNotes) note(ev relay.Event) {
 	ms := float64(ev.Duration.Round(time.Microsecond)) / float64(time.Millisecond)
 	n.tell(&ev, ms)
 	_ = n.sb.note(true, Event{Event: EventNetwork, NetworkEvent: &NetworkEvent{
-		Kind: ev.Kind, Host: ev.Host, Port: ev.Port, Address: ev.Address, Rule: ev.Rule, Verdict: ev.Verdict, Reason: shorten(ev.Reason, maxMessage),
-		Sent: ev.Up, Received: ev.Down, DurationMS: ms,
+		Kind: ev.Kind, Host: ev.Host, Port: ev.Port, Address: ev.Address, Via: ev.Via, Rule: ev.Rule, Verdict: ev.Verdict, Reason: shorten(ev.Reason, maxMessage),
+		Sent: ev.Up, Received: ev.Down, DurationMS: ms, Explain: shorten(ev.Explain, maxMessage),
 	}})
 }
 

@@ -99,7 +99,7 @@ func FindUpstream(p *Policy, env map[string]string) (*Upstream, error) {
 		var err1, err2 error
 		u.HTTP, err1 = proxyOf(env, "http_proxy", "all_proxy")
 		u.Tunnel, err2 = proxyOf(env, "https_proxy", "all_proxy")
-		for _, text := range strings.Split(variable(env, "no_proxy"), ",") {
+		for text := range strings.SplitSeq(variable(env, "no_proxy"), ",") {
 			if text = strings.TrimSpace(text); CheckNoProxy(text) == nil {
 				u.NoProxy = append(u.NoProxy, text)
 			}

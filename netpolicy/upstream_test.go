@@ -85,12 +85,31 @@ func TestRulesProxy(t *testing.T) {
 		port    int
 		through bool
 	}{
-		{"api.test", 443, true}, {"API.test.", 80, true}, {"8.8.8.8", 53, true}, {"2606:4700::1", 443, true},
-		{"intra.corp.test", 22, false}, {"x.lan.test", 443, false}, {"lan.test", 443, true}, {"db", 443, false}, {"localhost", 80, false},
-		{"metadata.google.internal", 80, false}, {"10.0.0.9", 443, false}, {"127.0.0.1", 80, false},
-		{"no.test", 443, false}, {"a.no.test", 443, false}, {"ano.test", 443, true}, {"below.test", 443, true}, {"a.below.test", 443, false},
-		{"star.test", 443, true}, {"b.a.star.test", 443, false}, {"9.9.9.9", 443, false}, {"1.1.1.1", 443, false}, {"1.1.1.2", 443, true},
-		{"port.test", 8443, false}, {"port.test", 443, true}, {"2606:4700::1111", 443, false},
+		{"api.test", 443, true},
+		{"API.test.", 80, true},
+		{"8.8.8.8", 53, true},
+		{"2606:4700::1", 443, true},
+		{"intra.corp.test", 22, false},
+		{"x.lan.test", 443, false},
+		{"lan.test", 443, true},
+		{"db", 443, false},
+		{"localhost", 80, false},
+		{"metadata.google.internal", 80, false},
+		{"10.0.0.9", 443, false},
+		{"127.0.0.1", 80, false},
+		{"no.test", 443, false},
+		{"a.no.test", 443, false},
+		{"ano.test", 443, true},
+		{"below.test", 443, true},
+		{"a.below.test", 443, false},
+		{"star.test", 443, true},
+		{"b.a.star.test", 443, false},
+		{"9.9.9.9", 443, false},
+		{"1.1.1.1", 443, false},
+		{"1.1.1.2", 443, true},
+		{"port.test", 8443, false},
+		{"port.test", 443, true},
+		{"2606:4700::1111", 443, false},
 	} {
 		d := rules.Name(test.host, test.port)
 		for _, asked := range []*Proxy{tunnel, plain} {

@@ -147,6 +147,7 @@ type Network struct {
 	Host       string  `json:"host"`
 	Port       int     `json:"port,omitempty"`
 	Address    string  `json:"address,omitempty"` // that was connected to
+	Via        string  `json:"via,omitempty"`     // the proxy that was asked for the connection
 	Rule       string  `json:"rule,omitempty"`    // that allowed it
 	Verdict    string  `json:"verdict"`           // "allowed", "refused" or "failed"
 	Reason     string  `json:"reason,omitempty"`

@@ -19,7 +19,7 @@ import (
 )
 
 // upstreamWorld has a proxy of the caller's, by which every name leads to one server, and no name can be resolved here but two.
-func upstreamWorld(t *testing.T, scheme, login string, server string, listeners ...Listener) (w *world, proxy *proxytest.Proxy, addrs []string) {
+func upstreamWorld(t *testing.T, scheme, login, server string, listeners ...Listener) (w *world, proxy *proxytest.Proxy, addrs []string) {
 	t.Helper()
 	proxy = proxytest.Start(t, "me:pass word", proxytest.Local(server))
 	w = &world{

@@ -1,4 +1,5 @@
-// Package netpolicy decides whom a sandboxed program may talk to. It is pure: it never resolves a name or dials.
+// Package netpolicy decides which hosts a program may connect to. It is pure: it resolves no name and makes no connection. The relay
+// asks it for every connection, and explain asks it the same questions. It imports no other package of this module.
 package netpolicy
 
 import (
@@ -42,7 +43,7 @@ type Port struct {
 	From    string
 }
 
-// Validate says what is wrong with a policy that was not made by a loader: every fault, joined; nil when there is none.
+// Validate returns every fault of a policy that no loader made, joined; nil if there is none.
 func (p *Policy) Validate() error {
 	var faults []error
 	if !slices.Contains(Modes(), p.Mode) {

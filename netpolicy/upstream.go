@@ -69,7 +69,7 @@ func ParseProxy(s string) (*Proxy, error) {
 	return p, nil
 }
 
-// Upstream is what the relay reaches hosts through.
+// Upstream holds the proxies that the relay reaches hosts through.
 type Upstream struct {
 	HTTP    *Proxy   `json:"http,omitempty"`   // for requests of plain HTTP
 	Tunnel  *Proxy   `json:"tunnel,omitempty"` // for everything else
@@ -88,8 +88,8 @@ func (u *Upstream) Proxies() []*Proxy {
 	return list
 }
 
-// FindUpstream finds the policy's proxy; nil where it has none. Proxy variables of env are read where the policy says so. They also have
-// the user and password of a proxy that the policy names. A fault of the environment names the variable alone.
+// FindUpstream returns the upstream proxies of a policy; nil if it has none. It reads the proxy variables of env if the policy says so.
+// User and password of a proxy that the policy names come from these variables too. An error has the name of a variable, not its value.
 func FindUpstream(p *Policy, env map[string]string) (*Upstream, error) {
 	u := &Upstream{NoProxy: p.NoProxy}
 	switch p.UpstreamProxy {
@@ -151,7 +151,7 @@ type exception struct {
 	port   int    // 0: any
 }
 
-// CheckNoProxy says what is wrong with an entry of NO_PROXY: "*", a name, ".suffix", "*.suffix", an address, or a range of addresses;
+// CheckNoProxy returns the fault of an entry of NO_PROXY, which is "*", a name, ".suffix", "*.suffix", an address, or a range of addresses;
 // with ":PORT" for one port alone.
 func CheckNoProxy(s string) error {
 	_, err := parseException(s)
@@ -187,11 +187,11 @@ func (e *exception) holds(d Decision) bool {
 	return e.all || d.Host == e.name && !e.below || strings.HasSuffix(d.Host, "."+e.name)
 }
 
-// Proxy is what an allowed connection goes through; nil where it goes directly, to an address that Address judges.
+// Proxy returns the proxy for an allowed connection; nil if the connection goes directly, to an address that Address judges.
 //
-// A proxy resolves names in its own network, where nobody here sees the address. So only what can be expected to be a public host is
-// asked of it. A name that has a meaning in one network alone, an address that is not public, and a host that allow_private
-// names go directly: the policy means this machine's network, not the proxy's.
+// A proxy resolves names in its own network, so no address can be judged here. For that reason only hosts that should be public go
+// through a proxy. These go directly, because the policy means the network of this machine: names that have a meaning in one network
+// alone, addresses that are not public, and hosts of allow_private.
 func (r *Rules) Proxy(u *Upstream, d Decision, plainHTTP bool) *Proxy {
 	if u == nil || !d.Allow || r.mode == Host {
 		return nil

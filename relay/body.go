@@ -17,7 +17,7 @@ const (
 	maxTrailer   = 16 << 10
 )
 
-// body is what follows a head, on its way from one connection to the other: a request's or a response's.
+// body is the body of a request or a response, and the two connections that it is copied between.
 type body struct {
 	length int64         // in bytes, chunked or untilEnd
 	r      *bufio.Reader // of src
@@ -27,7 +27,7 @@ type body struct {
 	count  *int64 // of bytes without framing
 }
 
-// copy carries the whole body. Each piece goes on when it comes: server-sent events wait for nothing.
+// copy copies the whole body. It writes each piece when it arrives, because server-sent events must not wait.
 func (b *body) copy(pool *sync.Pool) error {
 	switch {
 	case b.length >= 0:
@@ -46,7 +46,7 @@ func (b *body) copy(pool *sync.Pool) error {
 	return err
 }
 
-// bytes copies n bytes: first what has been read ahead, then from one socket to the other by splice.
+// bytes copies n bytes: first the bytes in the buffer, then from one socket to the other by splice(2).
 func (b *body) bytes(n int64) error {
 	ahead, _ := b.r.Peek(int(min(int64(b.r.Buffered()), n)))
 	if len(ahead) > 0 {
@@ -55,7 +55,7 @@ func (b *body) bytes(n int64) error {
 		if err != nil {
 			return err
 		}
-		_, _ = b.r.Discard(len(ahead)) // it was just there
+		_, _ = b.r.Discard(len(ahead)) // Peek has returned them
 	}
 	left := n - int64(len(ahead))
 	if left == 0 {
@@ -69,7 +69,7 @@ func (b *body) bytes(n int64) error {
 	return err
 }
 
-// makeChunks makes a chunk of each piece that comes until the connection ends.
+// makeChunks writes each piece that arrives as a chunk, until the connection ends.
 func (b *body) makeChunks(pool *sync.Pool) error {
 	buf, _ := pool.Get().(*[]byte)
 	defer pool.Put(buf)
@@ -92,8 +92,8 @@ func (b *body) makeChunks(pool *sync.Pool) error {
 	}
 }
 
-// copyChunks sends chunks as they were cut, but written anew: without extensions, which servers have read in different ways,
-// and with ends of lines that are ones (CVE-2025-22871).
+// copyChunks keeps the size of each chunk but writes its framing anew: without extensions, because servers read these in different ways,
+// and with CR LF at the end of each line (CVE-2025-22871).
 func (b *body) copyChunks() error {
 	for {
 		line, err := readLine(b.r, maxChunkLine, endCRLF)
@@ -124,7 +124,7 @@ func chunkSize(line string) (int64, error) {
 
 func chunkLine(n int64) string { return strconv.FormatInt(n, 16) + "\r\n" }
 
-// frame writes what is not of the body itself.
+// frame writes the framing of a chunk, if dst gets chunks.
 func (b *body) frame(s string) error {
 	if !b.chunks {
 		return nil
@@ -133,7 +133,7 @@ func (b *body) frame(s string) error {
 	return err
 }
 
-// copyChunk sends one chunk, with one call if it is here already.
+// copyChunk sends one chunk, with one write if all of it is in the buffer.
 func (b *body) copyChunk(n int64) error {
 	if b.chunks && int64(b.r.Buffered()) >= n+2 {
 		chunk, _ := b.r.Peek(int(n) + 2)
@@ -143,7 +143,7 @@ func (b *body) copyChunk(n int64) error {
 		size := chunkLine(n)
 		k, err := b.dst.Write(append([]byte(size), chunk...))
 		*b.count += max(0, min(n, int64(k-len(size))))
-		_, _ = b.r.Discard(len(chunk)) // it was just there
+		_, _ = b.r.Discard(len(chunk)) // Peek has returned them
 		return err
 	}
 	if err := b.frame(chunkLine(n)); err != nil {
@@ -164,7 +164,7 @@ func (b *body) copyChunk(n int64) error {
 
 func errChunkEnd() error { return bad("a chunk does not end where its size says") }
 
-// copyTrailer sends the fields after the last chunk, but for those that could be taken for a part of the head.
+// copyTrailer sends the fields after the last chunk, except those that a receiver could take for a part of the head.
 func (b *body) copyTrailer() error {
 	var lines []string
 	for left := maxTrailer; ; {
@@ -192,5 +192,5 @@ func (b *body) copyTrailer() error {
 	return b.frame(text.String() + "\r\n")
 }
 
-// trailing says whether a field may stand after a body (RFC 9110, section 6.5.1).
+// trailing reports whether a field may stand after a body (RFC 9110, section 6.5.1).
 func trailing(name string) bool { return httpguts.ValidTrailerHeader(name) && !hopByHop(name, nil) }

@@ -16,14 +16,14 @@ import (
 // maxResponseHead is how many bytes of a response's head are read.
 const maxResponseHead = 256 << 10
 
-// errStale is a kept connection that ended before it said a byte in answer: the server had closed it meanwhile.
+// errStale is the end of a kept connection before the first byte of a response: the server has closed it meanwhile.
 var errStale = errors.New("the server closed the connection without an answer")
 
-// exchange is one request and its response. Two goroutines carry it: feed sends the body, and then watches whether the
-// client goes away; the other one carries what comes back, which may well begin before the body has ended.
+// exchange is one request and its response. One goroutine runs sendBody: it sends the body, then waits for the client to close. Another
+// copies the response, which may begin before the body has ended.
 //
 //	client ──head──────────▶ forwardHead ──▶ server
-//	       ──body──────────▶ feed ─────────▶
+//	       ──body──────────▶ sendBody ─────────▶
 //	       ◀─100, 103, …──── answered ◀─────
 //	       ◀─head, body───── respond ◀──────
 type exchange struct {
@@ -33,16 +33,16 @@ type exchange struct {
 	path    string
 	expects bool // the client waits for "100 Continue" before it sends the body
 
-	out      sync.Mutex    // held while an interim response or the final one's head is written
-	begun    bool          // the final response has; under out
-	proceed  chan struct{} // closed by the server's "100 Continue"
-	over     chan struct{} // closed when the final response has come
-	fed      chan struct{} // closed when feed has ended
-	uploaded chan struct{} // closed when the body has been sent whole
-	feedErr  error         // of feed; to be read after fed
-	gone     atomic.Bool   // the client has gone away
-	sent     int64         // bytes of the body; to be read after fed
-	got      int64         // bytes of the response's
+	out       sync.Mutex    // held while an interim response or the final one's head is written
+	begun     bool          // the final response has; under out
+	proceed   chan struct{} // closed by the server's "100 Continue"
+	over      chan struct{} // closed when the final response has come
+	sendEnded chan struct{} // closed when sendBody has ended
+	uploaded  chan struct{} // closed when the body has been sent whole
+	sendErr   error         // of sendBody; to be read after sendEnded
+	gone      atomic.Bool   // the client has gone away
+	sent      int64         // bytes of the body; to be read after sendEnded
+	got       int64         // bytes of the response's
 }
 
 // exchange serves one request and says whether there can be another one on this connection.
@@ -81,11 +81,11 @@ func (c *client) unreached(ev Event, h *head, err error) bool {
 		c.refuse(ev, h, err)
 		return false
 	}
-	c.notes.answered(ev, err, func() { c.answer(h, err, false) })
+	c.events.answered(ev, err, func() { c.answer(h, err, false) })
 	return true
 }
 
-// isSafe says whether a request can be sent twice (RFC 9110, section 9.2.1).
+// isSafe reports whether a request can be sent twice (RFC 9110, section 9.2.1).
 func isSafe(method string) bool {
 	switch method {
 	case "GET", "HEAD", "OPTIONS", "TRACE":
@@ -102,31 +102,31 @@ func (x *exchange) run(ctx context.Context) (keep bool, err error) {
 		return false, errStale
 	}
 	x.proceed, x.over = make(chan struct{}), make(chan struct{})
-	x.uploaded, x.fed = make(chan struct{}), make(chan struct{})
+	x.uploaded, x.sendEnded = make(chan struct{}), make(chan struct{})
 	if x.head.length == 0 {
 		close(x.uploaded)
 	}
-	go x.feed()
+	go x.sendBody()
 	resp, err := x.answered()
 	close(x.over)
 	if err != nil {
-		x.stopFeeding()
+		x.stopSending()
 		return false, err
 	}
 	if resp.status == statusSwitching {
-		x.stopFeeding()
+		x.stopSending()
 		return false, x.switchProtocols(ctx, resp)
 	}
 	keep, err = x.respond(resp)
-	x.stopFeeding()
-	return keep && x.feedErr == nil, err
+	x.stopSending()
+	return keep && x.sendErr == nil, err
 }
 
-// finish closes what cannot be used again, and tells of the exchange.
+// finish closes connections that cannot be used again, and ends the event.
 func (x *exchange) finish(ev Event, keep bool, err error) bool {
 	var b *badRequest
 	switch {
-	case errors.As(x.feedErr, &b) && !x.begun:
+	case errors.As(x.sendErr, &b) && !x.begun:
 		x.client.refuse(ev, x.head, b)
 		return false
 	case x.gone.Load():
@@ -138,17 +138,17 @@ func (x *exchange) finish(ev Event, keep bool, err error) bool {
 		reset(x.conn) // a response that is cut off must not look whole
 	}
 	if !keep && err == nil {
-		x.goodbye()
+		x.closeAfterAnswer()
 	}
-	x.notes.endWith(ev, err)
+	x.events.endWith(ev, err)
 	return keep && err == nil
 }
 
 // badGateway is a failure of an allowed server.
 type badGateway struct{ error }
 
-// whole says whether the request's body has been sent whole, or is within a time.
-func (x *exchange) whole(within time.Duration) bool {
+// uploadedWithin reports whether the body of the request has been sent, or is sent within a time.
+func (x *exchange) uploadedWithin(within time.Duration) bool {
 	select {
 	case <-x.uploaded:
 		return true
@@ -165,13 +165,13 @@ func (x *exchange) whole(within time.Duration) bool {
 	}
 }
 
-// stopFeeding ends feed, which waits for the client, or for the server to take the rest of a body that it did not want.
-func (x *exchange) stopFeeding() {
-	if !x.whole(0) {
+// stopSending ends sendBody, which waits for the client, or for the server to take the rest of a body that it did not want.
+func (x *exchange) stopSending() {
+	if !x.uploadedWithin(0) {
 		reset(x.up)
 	}
 	_ = x.conn.SetReadDeadline(time.Unix(1, 0))
-	<-x.fed
+	<-x.sendEnded
 	x.within(0)
 }
 
@@ -244,7 +244,7 @@ func (x *exchange) answered() (*response, error) {
 	}
 }
 
-// switchProtocols passes the end of HTTP on: what follows are bytes both ways, for as long as both sides like.
+// switchProtocols passes the 101 on, then copies bytes both ways until both sides end.
 func (x *exchange) switchProtocols(ctx context.Context, resp *response) error {
 	x.begun = true
 	extra := "Connection: Upgrade\r\nUpgrade: " + strings.Join(resp.values("Upgrade"), ", ") + "\r\n"
@@ -256,7 +256,7 @@ func (x *exchange) switchProtocols(ctx context.Context, resp *response) error {
 	return err
 }
 
-// rest sends what has been read ahead.
+// rest sends the bytes in the buffer.
 func rest(r *bufio.Reader) prelude {
 	return func(dst io.Writer) (int64, error) {
 		b, _ := r.Peek(r.Buffered())

@@ -12,7 +12,7 @@ import (
 	"golang.org/x/net/http/httpguts"
 )
 
-// badRequest is why a request gets an answer of ours and no other server hears of it.
+// badRequest is the fault of a request that the relay answers itself, before any server gets a byte.
 type badRequest struct {
 	status int
 	why    string
@@ -41,9 +41,9 @@ const (
 	untilEnd = -2 // of the connection; responses only
 )
 
-// readHead reads up to the empty line. It is stricter than net/http: nothing that two servers are known to read differently is
-// passed on. A line that ends in a bare LF (CVE-2022-32214 of Node's parser), a CR inside one, a folded line (CVE-2022-32215,
-// the same) and control characters are refused.
+// readHead reads up to the empty line. It is stricter than net/http: it refuses every form that two servers are known to read
+// differently. A line that ends in a bare LF (CVE-2022-32214 of Node's parser), a CR inside one, a folded line (CVE-2022-32215, the
+// same) and control characters are refused.
 func readHead(r *bufio.Reader, limit int) (*head, error) {
 	lines, err := readLines(r, limit, endCRLF)
 	if err != nil {
@@ -181,13 +181,13 @@ func (h header) values(name string) []string {
 	return found
 }
 
-// has says whether a comma-separated field lists a token.
+// has reports whether a comma-separated field lists a token.
 func (h header) has(name, token string) bool {
 	return httpguts.HeaderValuesContainsToken(h.values(name), token)
 }
 
-// framing finds out where the body ends. There is one way to say that, or the request is refused: two servers that disagree
-// on it let one request hide in another (request smuggling, CWE-444; CVE-2020-10108 and -10109 of Twisted).
+// framing sets the length of the body. It refuses a request that states it in more than one way: two servers that disagree on the length
+// let one request hide in another (request smuggling, CWE-444; CVE-2020-10108 and -10109 of Twisted).
 func (h *head) framing() error {
 	if len(h.values("Host")) > 1 {
 		return bad("there is more than one Host field")
@@ -212,7 +212,7 @@ func (h *head) framing() error {
 	return nil
 }
 
-// keepAlive says whether the client wants to send another request.
+// keepAlive reports whether the client wants to send another request.
 func (h *head) keepAlive() bool {
 	if h.minor == 0 {
 		return h.has("Connection", "keep-alive") || h.has("Proxy-Connection", "keep-alive")
@@ -220,8 +220,8 @@ func (h *head) keepAlive() bool {
 	return !h.has("Connection", "close") && !h.has("Proxy-Connection", "close")
 }
 
-// upgrade is the protocol that the client wants to change to; "" for none. HTTP/2 it cannot have: requests inside it would
-// go to hosts that nobody has judged ("h2c smuggling", Bishop Fox 2020).
+// upgrade returns the protocol that the client asks to change to, or "". It never returns HTTP/2, because requests inside it could go to
+// hosts that nobody has judged ("h2c smuggling", Bishop Fox 2020).
 func (h *head) upgrade() string {
 	v := h.values("Upgrade")
 	if len(v) != 1 || !h.has("Connection", "Upgrade") || h.length != 0 || h.minor == 0 {
@@ -235,7 +235,7 @@ func (h *head) upgrade() string {
 	return v[0]
 }
 
-// hopByHop says whether a field concerns one connection alone, by its name or because Connection lists it (RFC 9110,
+// hopByHop reports whether a field concerns one connection alone, by its name or because Connection lists it (RFC 9110,
 // section 7.6.1). Those that we set ourselves are among them.
 func hopByHop(name string, connection []string) bool {
 	switch strings.ToLower(name) {

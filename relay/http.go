@@ -40,7 +40,7 @@ func (c *client) http(ctx context.Context) {
 	}
 }
 
-// badHead answers what is no request; nothing that follows it can be understood.
+// badHead answers a malformed request and closes, because the start of the next request is unknown.
 func (c *client) badHead(ev Event, err error) {
 	var b *badRequest
 	switch {
@@ -73,7 +73,7 @@ func (c *client) connectMethod(ctx context.Context, h *head) {
 	}
 	if _, err := io.WriteString(c.conn, "HTTP/1.1 200 Connection established\r\n\r\n"); err != nil {
 		shut(out)
-		c.notes.end(ev, Failed, "the program closed the connection")
+		c.events.end(ev, Failed, "the program closed the connection")
 		return
 	}
 	c.tunnel(ctx, ev, out)
@@ -81,9 +81,9 @@ func (c *client) connectMethod(ctx context.Context, h *head) {
 
 // refuse answers with an error and closes the connection.
 func (c *client) refuse(ev Event, h *head, err error) {
-	c.notes.answered(ev, err, func() {
+	c.events.answered(ev, err, func() {
 		c.answer(h, err, true)
-		c.goodbye()
+		c.closeAfterAnswer()
 	})
 }
 
@@ -152,8 +152,8 @@ type upstream struct {
 	used     bool             // it has served a request
 }
 
-// reach gives a connection to a request's server: the last one, if that is to the same host and still there. The rules are asked
-// about each request. An HTTP proxy gets the request itself, because most let no tunnel to port 80 be made; a request to change the protocol
+// reach gives a connection to a request's server: the last one, if that is to the same host and still there. The rules are asked about
+// each request. An HTTP proxy gets the request itself, because most let no tunnel to port 80 be made; a request to change the protocol
 // does need a tunnel.
 func (c *client) reach(ctx context.Context, t target, upgrade bool) (netpolicy.Decision, error) {
 	d := c.judge.Name(t.host, t.port)
@@ -181,7 +181,7 @@ func (c *client) dropUpstream() {
 	}
 }
 
-// fresh says whether a kept connection has neither ended nor anything to say, which would be no answer to us.
+// fresh reports whether a kept connection is open and has no bytes to read. Such bytes would belong to no request.
 func (u *upstream) fresh() bool {
 	if u.r.Buffered() > 0 {
 		return false

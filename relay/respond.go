@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// settle is for how long an answer waits for the body to be known as sent: an instant, where the server has read it all.
-const settle = 10 * time.Millisecond
+// uploadGrace is how long a response waits for the end of the request's body. It is short: a server that has read the body has it already.
+const uploadGrace = 10 * time.Millisecond
 
 // Statuses that a response's framing depends on.
 const (
@@ -27,12 +27,12 @@ type response struct {
 	minor  int    // of HTTP/1.x
 	header
 	length   int64  // of the body; 0 for none, chunked or untilEnd
-	declared string // what Content-Length says, which is not the body's length in an answer to HEAD; "" without
+	declared string // Content-Length; in an answer to HEAD it is not the length of the body. "" if there is none
 	last     bool   // the server's connection cannot be used again
 }
 
-// readResponse reads a response's head. It takes what real servers write, because it is written anew: a bare LF at the end of a
-// line, and a folded field. What leaves the end of the body in doubt is an error.
+// readResponse reads the head of a response. It accepts a bare LF at the end of a line and folded fields, because some servers write
+// these and the relay writes the head anew. An ambiguous length of the body is an error.
 func readResponse(r *bufio.Reader, limit int, method string) (*response, error) {
 	lines, err := readLines(r, limit, endLF)
 	if err != nil {
@@ -98,7 +98,7 @@ func (r *response) framing(method string) error {
 			return errors.New("the only transfer encoding is chunked")
 		}
 		r.length = chunked
-		r.last = r.last || r.declared != "" // two ends: whichever the server meant, nothing is read after the first
+		r.last = r.last || r.declared != "" // the server states two lengths, so what follows the body is in doubt
 	case r.declared != "":
 		r.length = int64(n)
 	default:
@@ -126,7 +126,7 @@ func (r *response) write(ours string) string {
 func (x *exchange) respond(resp *response) (keep bool, err error) {
 	known := resp.length >= 0
 	chunks := !known && x.head.minor > 0
-	sent := x.whole(settle)
+	sent := x.uploadedWithin(uploadGrace)
 	keep = x.head.keepAlive() && sent && (chunks || known)
 
 	start := []byte(resp.write(x.framing(resp, chunks, keep)))
@@ -136,7 +136,7 @@ func (x *exchange) respond(resp *response) (keep bool, err error) {
 		part, _ := x.up.r.Peek(int(min(int64(x.up.r.Buffered()), resp.length)))
 		start, ahead = append(start, part...), len(part)
 		b.length -= int64(ahead)
-		_, _ = x.up.r.Discard(ahead) // it was just there
+		_, _ = x.up.r.Discard(ahead) // Peek has returned them
 	}
 	x.out.Lock()
 	x.begun = true

@@ -7,16 +7,16 @@ import (
 	"time"
 )
 
-const patience = time.Second // for a server that does not know Expect; what net/http and curl wait
+const continueTimeout = time.Second // for a server that does not know Expect; what net/http and curl wait
 
-// feed sends the request's body, and then waits for the client to go away, so that what it has asked for can be given up.
-func (x *exchange) feed() {
-	defer close(x.fed)
-	if x.expects && !x.invited() {
+// sendBody sends the body of the request. Then it waits for the client to close, so that the request can be cancelled.
+func (x *exchange) sendBody() {
+	defer close(x.sendEnded)
+	if x.expects && !x.awaitContinue() {
 		return
 	}
 	if x.head.length != 0 {
-		if x.feedErr = x.upload(); x.feedErr != nil {
+		if x.sendErr = x.upload(); x.sendErr != nil {
 			return
 		}
 		close(x.uploaded)
@@ -24,10 +24,10 @@ func (x *exchange) feed() {
 	x.watch()
 }
 
-// invited waits until the body may be sent, and tells the client. It is false where the final response came first: then there is
+// awaitContinue waits until the body may be sent, and tells the client. It is false where the final response came first: then there is
 // no knowing whether a body will follow.
-func (x *exchange) invited() bool {
-	late := time.NewTimer(patience)
+func (x *exchange) awaitContinue() bool {
+	late := time.NewTimer(continueTimeout)
 	defer late.Stop()
 	select {
 	case <-x.over:
@@ -53,7 +53,7 @@ func (x *exchange) continued() {
 	}
 }
 
-// upload sends the body. When the client fails, the server is cut off, or it could take what it has for the whole.
+// upload sends the body. If the client fails, it resets the connection to the server, which could otherwise take the part for the whole.
 func (x *exchange) upload() error {
 	b := body{length: x.head.length, r: x.r, src: x.conn, dst: x.up.stream, chunks: true, count: &x.sent}
 	err := b.copy(&x.pool)

@@ -19,7 +19,8 @@ import (
 const statusProxyAuth = 407
 
 // through makes a connection to an allowed host by way of a proxy. With plain it ends at the proxy, which hears of the host in
-// each request. The error is a *failure: what a proxy says of itself and of its network is nothing for the program.
+// each request. The error is a *failure, without the proxy's own
+// words, because these can describe its network.
 func (s *server) through(ctx context.Context, p *netpolicy.Proxy, d netpolicy.Decision, plain bool) (stream, error) {
 	c, err := s.dial(ctx, "tcp", p.Address)
 	if err != nil {
@@ -47,7 +48,7 @@ func (s *server) through(ctx context.Context, p *netpolicy.Proxy, d netpolicy.De
 // hostPort is how a host is written to a proxy.
 func hostPort(d netpolicy.Decision) string { return net.JoinHostPort(d.Host, strconv.Itoa(d.Port)) }
 
-// authorization is the field that proves to a proxy who we are; "" where it need not know.
+// authorization returns the field with the user and password for a proxy; "" if it has none.
 func authorization(p *netpolicy.Proxy) string {
 	if p.Secret() == "" {
 		return ""
@@ -55,7 +56,7 @@ func authorization(p *netpolicy.Proxy) string {
 	return "Proxy-Authorization: Basic " + base64.StdEncoding.EncodeToString([]byte(p.Secret())) + "\r\n"
 }
 
-// slowly reads a byte at a time, so that nothing is read of what follows an answer: that is the program's.
+// slowly reads a byte at a time, so that the bytes after the proxy's answer stay in the socket for the program.
 type slowly struct{ io.Reader }
 
 func (s slowly) Read(p []byte) (int, error) { return s.Reader.Read(p[:min(1, len(p))]) }
@@ -114,7 +115,7 @@ func askSOCKS(c net.Conn, p *netpolicy.Proxy, d netpolicy.Decision) cause {
 	return causeUnreachable
 }
 
-// greetSOCKS agrees with a SOCKS5 proxy on how we say who we are.
+// greetSOCKS logs in at a SOCKS5 proxy.
 func greetSOCKS(c net.Conn, p *netpolicy.Proxy) cause {
 	methods := []byte{socks5, 1, socksNoAuth}
 	if p.Secret() != "" {

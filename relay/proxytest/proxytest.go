@@ -124,15 +124,13 @@ func (p *Proxy) socks(c net.Conn, r *bufio.Reader) error {
 		return err
 	}
 	_, _ = c.Write([]byte{5, method})
-	ok := true
 	if method == 2 {
-		if ok, err = p.password(c, r); err != nil {
+		if err = p.password(c, r); err != nil {
 			return err
 		}
 	}
 	host, err := socksHost(r)
-	if !ok || err != nil {
-		p.note(false, "SOCKS")
+	if err != nil {
 		return err
 	}
 	p.note(true, "SOCKS "+host)
@@ -147,19 +145,26 @@ func (p *Proxy) socks(c net.Conn, r *bufio.Reader) error {
 	return nil
 }
 
-func (p *Proxy) password(c net.Conn, r *bufio.Reader) (bool, error) {
+func (p *Proxy) password(c net.Conn, r *bufio.Reader) error {
 	version, err := r.ReadByte()
 	if err != nil || version != 1 {
-		return false, errors.New("it is no RFC 1929")
+		return errors.New("it is no RFC 1929")
 	}
 	user, err := short(r)
 	if err != nil {
-		return false, err
+		return err
 	}
 	password, err := short(r)
-	ok := user+":"+password == p.login
-	_, _ = c.Write([]byte{1, map[bool]byte{true: 0, false: 1}[ok]})
-	return ok, err
+	if err != nil {
+		return err
+	}
+	if user+":"+password != p.login {
+		p.note(false, "SOCKS")
+		_, _ = c.Write([]byte{1, 1})
+		return errors.New("it is another password")
+	}
+	_, err = c.Write([]byte{1, 0})
+	return err
 }
 
 // short reads a length of one byte, and so many bytes.

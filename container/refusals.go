@@ -4,13 +4,15 @@ import (
 	"io"
 	"sync"
 	"time"
+
+	"github.com/sandboxrun/sandboxrun/container/journal"
 )
 
 // refusals writes a line to a program's standard error for each host that the relay refuses while the program runs (network.explain).
 // The relay does not know which exec a connection comes from, so every exec that runs is told. The relay writes an event before it
 // answers, so the event of a connection that a program has seen fail can be read when the program has ended.
 type refusals struct {
-	log     *eventLog
+	log     *journal.Log
 	told    map[string]bool // hosts
 	newline string
 	stop    chan struct{}
@@ -31,14 +33,12 @@ func (sb *Sandbox) followRefusals() *refusals {
 		return nil
 	}
 	f := &refusals{told: map[string]bool{}, stop: make(chan struct{})}
-	f.log = &eventLog{dir: int(sb.dir.Fd()), each: f.look}
-	if f.log.find() != nil {
-		f.log.close()
+	f.log = &journal.Log{Dir: int(sb.dir.Fd()), Each: f.look}
+	if f.log.Find() != nil {
+		f.log.Close()
 		return nil
 	}
-	for _, file := range f.log.files {
-		_, _ = file.Seek(0, io.SeekEnd) // a regular file has an end
-	}
+	f.log.Skip()
 	return f
 }
 
@@ -68,14 +68,14 @@ func (f *refusals) start() {
 		return
 	}
 	f.looking.Go(func() {
-		tick := time.NewTicker(lookAgain)
+		tick := time.NewTicker(journal.LookAgain)
 		defer tick.Stop()
 		for {
 			select {
 			case <-f.stop:
 				return
 			case <-tick.C:
-				_ = f.log.advance() // the next look, or none, finds more
+				_ = f.log.Advance() // the next look, or none, finds more
 			}
 		}
 	})
@@ -88,19 +88,19 @@ func (f *refusals) finish() {
 	}
 	close(f.stop)
 	f.looking.Wait()
-	_ = f.log.advance() // what cannot be read is not told
-	f.log.close()
+	_ = f.log.Advance() // what cannot be read is not told
+	f.log.Close()
 }
 
 // close is for a program that was not started.
 func (f *refusals) close() {
 	if f != nil {
-		f.log.close()
+		f.log.Close()
 	}
 }
 
 // look is called for each event.
-func (f *refusals) look(e Event) error {
+func (f *refusals) look(e journal.Event) error {
 	n := e.NetworkEvent
 	if n == nil || n.Explain == "" || f.told[n.Host] || len(f.told) == maxRefusals || f.out == nil {
 		return nil

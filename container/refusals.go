@@ -13,7 +13,7 @@ import (
 // answers, so the event of a connection that a program has seen fail can be read when the program has ended.
 type refusals struct {
 	log     *journal.Log
-	told    map[string]bool // hosts
+	written map[string]bool // hosts
 	newline string
 	stop    chan struct{}
 	looking sync.WaitGroup
@@ -32,7 +32,7 @@ func (sb *Sandbox) followRefusals() *refusals {
 	if !sb.explains() {
 		return nil
 	}
-	f := &refusals{told: map[string]bool{}, stop: make(chan struct{})}
+	f := &refusals{written: map[string]bool{}, stop: make(chan struct{})}
 	f.log = &journal.Log{Dir: int(sb.dir.Fd()), Each: f.look}
 	if f.log.Find() != nil {
 		f.log.Close()
@@ -102,10 +102,10 @@ func (f *refusals) close() {
 // look is called for each event.
 func (f *refusals) look(e journal.Event) error {
 	n := e.NetworkEvent
-	if n == nil || n.Explain == "" || f.told[n.Host] || len(f.told) == maxRefusals || f.out == nil {
+	if n == nil || n.Explain == "" || f.written[n.Host] || len(f.written) == maxRefusals || f.out == nil {
 		return nil
 	}
-	f.told[n.Host] = true
+	f.written[n.Host] = true
 	line := "sandboxrun: network: " + n.Explain + f.newline
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -183,31 +183,6 @@ func waitClosed(w *os.File) {
 	}
 }
 
-// plainLaunch is what the plain form of the exec command reads (forkexec/client.c). Where an exec has more to do than to start
-// a program it is empty, and the command takes the long way.
-func (sb *Sandbox) plainLaunch(filter []unix.SockFilter) []byte {
-	l := &sb.state.Launch
-	if l.Limits.Disk > 0 || l.SetGroup || sb.state.Record != nil {
-		return nil
-	}
-	var watch []forkexec.Watch
-	for _, w := range l.Watch {
-		if w.Ino == 0 {
-			return nil
-		}
-		watch = append(watch, forkexec.Watch{Path: w.Inside, Dev: w.Dev, Ino: w.Ino})
-	}
-	var cmd forkexec.Command
-	sb.limit(&cmd, sb.effective(Request{}), nil)
-	launch := forkexec.Launch{
-		Namespaces: l.Namespaces, DropGroups: l.DropGroups,
-		UID: l.UID, GID: l.GID, ShownUID: l.ShownUID, ShownGID: l.ShownGID, Umask: l.Umask, Dir: l.Dir,
-		Mounts: l.Mounts, Watch: watch, Granted: plainGranted(l.Granted), Env: l.Env, EnvAllow: l.EnvAllow, EnvSet: l.EnvSet, Filter: filter,
-		Limits: cmd.Limits, Rlimits: cmd.Rlimits, CPUs: cmd.CPUs,
-	}
-	return launch.Encode()
-}
-
 // launch starts process 1. Until a byte comes through ready it ends when we do.
 func (sb *Sandbox) launch(plan *spec.Plan, host bool, lock, ready *os.File) (*libcontainer.Container, error) {
 	pass, err := pauseFiles(sb.state.Owner, lock, ready, sb.sealed)

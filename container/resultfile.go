@@ -9,6 +9,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/sandboxrun/sandboxrun/forkexec"
 )
 
 // ResultFile is a file of the host that a result is written to beside the program's streams. It lies where the program cannot
@@ -83,7 +85,7 @@ func splitResult(name string) (parent, base string, err error) {
 }
 
 func newResultFile(name string, dir *os.File, base string) (*ResultFile, error) {
-	r := &ResultFile{name: name, dir: dir, base: base, new: ".sandboxrun-result-" + strings.ToLower(rand.Text())}
+	r := &ResultFile{name: name, dir: dir, base: base, new: forkexec.ResultPrefix + strings.ToLower(rand.Text())}
 	var st unix.Stat_t
 	err := unix.Fstatat(int(dir.Fd()), base, &st, unix.AT_SYMLINK_NOFOLLOW)
 	if err == nil && st.Mode&unix.S_IFMT != unix.S_IFREG {

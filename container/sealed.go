@@ -47,8 +47,12 @@ func (sb *Sandbox) seal(plan *spec.Plan, dir *os.Root, filter []unix.SockFilter)
 	if err := writeNew(dir, initFile, string(where), 0o400); err != nil {
 		return err
 	}
+	launch, err := sb.shortLaunch(filter)
+	if err != nil {
+		return err
+	}
 	sealed := forkexec.Sealed{
-		ID: sb.state.ID, Launch: sb.plainLaunch(filter), Filter: forkexec.EncodeFilter(filter), Asking: sb.asking, State: data,
+		ID: sb.state.ID, Launch: launch, Filter: forkexec.EncodeFilter(filter), Asking: sb.asking, State: data,
 		Policy: plan.PolicyPaths, Writable: sb.writable,
 	}
 	if sb.state.Record != nil {

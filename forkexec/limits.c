@@ -312,6 +312,24 @@ void fx_limits_stop(struct fx_limits *l)
 	l->seen = NULL;
 }
 
+// fx_high_water is the most memory that this process has had, in bytes, and a little more, since the kernel counts roughly. A
+// program begins in our memory, so that the kernel takes ours for its own until it has more.
+int64_t fx_high_water(void)
+{
+	char text[STATUS_SIZE];
+	if (fx_read_at(AT_FDCWD, "/proc/self/status", text, sizeof text) <= 0)
+		return 0; // then the program may be said to have had as much as we
+	return fx_field(text, "\nVmHWM:") * 1024 + (1 << 20);
+}
+
+// fx_used_memory is what an exec has used, of which maxrss is what the kernel says of its largest process.
+int64_t fx_used_memory(const struct fx_limits *l, int64_t maxrss, int64_t launcher)
+{
+	return most(l->measure && maxrss <= launcher ? l->largest : maxrss, l->memory_peak);
+}
+
+int64_t fx_used_cpu(const struct fx_limits *l, int64_t cpu_us) { return most(cpu_us, l->cpu_used_us); }
+
 static int64_t deadline(struct fx_limits *l, int64_t from, int64_t length, int64_t now, int why)
 {
 	if (length <= 0)

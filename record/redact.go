@@ -10,15 +10,18 @@ import (
 	"unicode/utf8"
 )
 
-// secretLength is how many characters a value has at least that is taken for a key's: shorter ones stand in all kinds of
+// SecretLength is how many characters a value has at least that is taken for a key's: shorter ones stand in all kinds of
 // text by chance.
-const secretLength = 16
+const SecretLength = 16
+
+// SecretEnds are the ends of the names of such variables.
+func SecretEnds() []string { return []string{"_KEY", "_TOKEN", "_SECRET"} }
 
 // Secret says whether a variable is taken for a key by its name and the length of its value.
 func Secret(name, value string) bool {
-	for _, end := range []string{"_KEY", "_TOKEN", "_SECRET"} {
+	for _, end := range SecretEnds() {
 		if strings.HasSuffix(name, end) {
-			return utf8.RuneCountInString(value) >= secretLength
+			return utf8.RuneCountInString(value) >= SecretLength
 		}
 	}
 	return false

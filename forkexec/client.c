@@ -26,6 +26,7 @@
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
+#include "feed.h"
 #include "short.h"
 
 #define CHUNK 4096 // a pipe that polls as writable takes so much without blocking
@@ -177,14 +178,15 @@ static void wait_for_all(const struct fx_exec *x, struct fx_short *e)
 }
 
 // follow passes output and signals on until the program has ended and all of its output has come.
-static void follow(struct fx_exec *x, struct fx_short *e, struct relay *streams, int status, int sigfd)
+static void follow(struct fx_exec *x, struct fx_short *e, struct relay *streams, struct fx_feed *feed, int status, int sigfd)
 {
 	struct fx_limits *l = x->limits;
 	int64_t output_us = 0;
 	ssize_t got = -1;
-	while (got < 0 || streams[0].from >= 0 || streams[1].from >= 0) {
+	while (got < 0 || streams[0].from >= 0 || streams[1].from >= 0 || feed->to >= 0) {
 		int64_t again = got < 0 ? look_after(x, output_us) : 0;
-		struct pollfd p[7] = {{got < 0 ? status : -1, POLLIN, 0}, {sigfd, POLLIN, 0}};
+		struct pollfd p[9] = {{got < 0 ? status : -1, POLLIN, 0}, {sigfd, POLLIN, 0}};
+		int wait = fx_feed_wait(feed, p + 7), most = again > 0 ? (int)((again + 999) / 1000) : -1;
 		p[6] = (struct pollfd){got < 0 && l->thread && !l->ended_us ? l->wake : -1, POLLIN, 0};
 		for (int i = 0; i < 2; i++) {
 			struct relay *s = &streams[i];
@@ -192,7 +194,7 @@ static void follow(struct fx_exec *x, struct fx_short *e, struct relay *streams,
 			p[2 + i] = (struct pollfd){idle ? s->from : -1, POLLIN, 0};
 			p[4 + i] = (struct pollfd){idle || s->from < 0 ? -1 : s->to, POLLOUT, 0};
 		}
-		if (poll(p, 7, again > 0 ? (int)((again + 999) / 1000) : -1) < 0 && errno != EINTR)
+		if (poll(p, 9, wait < 0 || (most >= 0 && most < wait) ? most : wait) < 0 && errno != EINTR)
 			break;
 		if (p[0].revents)
 			got = read(status, &e->status, sizeof e->status);
@@ -200,6 +202,7 @@ static void follow(struct fx_exec *x, struct fx_short *e, struct relay *streams,
 			pass_signal(sigfd, x, &output_us);
 		for (int i = 0; i < 2; i++)
 			relay_move(&streams[i], p[2 + i].revents, p[4 + i].revents, &output_us);
+		fx_feed_move(feed, p + 7, &e->input_failed);
 	}
 	e->reported = got == sizeof e->status;
 	e->cancelled = x->cancelled;
@@ -292,10 +295,10 @@ static int relay_gone(const struct fx_limits *l, const struct fx_launch *la)
 }
 
 // prepare makes ready all that can be before the exec has a number. It fails where Go is to do it.
-static int prepare(struct fx_exec *x, struct fx_short *e, struct fx_launch *la, const struct fx_request *q, char **env, struct relay *streams)
+static int prepare(struct fx_exec *x, struct fx_short *e, struct fx_launch *la, const struct fx_request *q, char **env)
 {
 	int root;
-	if (q->input || fx_read_launch(x, la, q, env, &root) < 0 || !fx_events_plain(x->limits, la, q->argv[0], x->envp))
+	if (fx_read_launch(x, la, q, env, &root) < 0 || !fx_events_plain(x->limits, la, q->argv[0], x->envp))
 		return -1;
 	if (q->json || q->result) {
 		if (la->results[0].n == 0 || fx_has_secret(la, x->envp, NULL) || (q->json && keep_output(e, (size_t)la->output) < 0))
@@ -310,7 +313,7 @@ static int prepare(struct fx_exec *x, struct fx_short *e, struct fx_launch *la, 
 	x->argv = q->argv;
 	x->waiter = (int)syscall(SYS_pidfd_open, getpid(), 0);
 	x->stacks = malloc(FX_STACKS);
-	if (!x->path || x->waiter < 0 || !x->stacks || x->stdio[0] < 0 || outputs(x, e, streams) < 0)
+	if (!x->path || x->waiter < 0 || !x->stacks || x->stdio[0] < 0)
 		return -1;
 	return fx_open_result(e, la, q);
 }
@@ -334,6 +337,7 @@ static void short_exec(char **args, char **env)
 {
 	static struct relay streams[2];
 	static struct fx_limits limits;
+	static struct fx_feed feed = {.to = -1};
 	struct fx_short *e = &fx_short;
 	struct fx_launch la;
 	struct fx_request q;
@@ -344,10 +348,10 @@ static void short_exec(char **args, char **env)
 	x.limits = e->limits = &limits;
 	x.listener = -1;
 	limits.started_us = fx_now_us();
-	if (fx_read_request(&q, args, env) < 0 || prepare(&x, e, &la, &q, env, streams) < 0)
+	if (fx_read_request(&q, args, env) < 0 || prepare(&x, e, &la, &q, env) < 0)
 		return;
 	struct signal_state was;
-	if (pipe2(status, O_CLOEXEC) < 0 || fx_limits_open(&limits) < 0) {
+	if (outputs(&x, e, streams) < 0 || (q.input && fx_feed_open(&feed, &x) < 0) || pipe2(status, O_CLOEXEC) < 0 || fx_limits_open(&limits) < 0) {
 		fx_discard_result(e);
 		return;
 	}
@@ -370,10 +374,11 @@ static void short_exec(char **args, char **env)
 	fx_event_started(e, &la, q.argv[0]);
 	e->relay_gone = relay_gone(&limits, &la);
 	close(status[1]);
+	close(x.stdio[0]);
 	close(x.stdio[1]);
 	if (x.stdio[2] != x.stdio[1])
 		close(x.stdio[2]);
-	follow(&x, e, streams, status[0], sigfd);
+	follow(&x, e, streams, &feed, status[0], sigfd);
 	fx_answer(e, &la, &q);
 	hand_over(e, &la);
 }

@@ -287,4 +287,3 @@ func keptOutput(l spec.Limits) int64 {
 	}
 	return DefaultOutput
 }
-

@@ -172,7 +172,7 @@ async def one(i):
 async def main(): print("good", sum(await asyncio.gather(*(one(i) for i in range(512)))))
 asyncio.run(main())`
 		run := func() {
-			b.exec("box", "--", "python3", "-c", many, strconv.Itoa(port)).exits(0).prints("good 512")
+			b.run("exec", "box", "--", "python3", "-c", many, strconv.Itoa(port)).exits(0).prints("good 512")
 		}
 		run()
 		var before int

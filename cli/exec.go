@@ -46,14 +46,12 @@ func (p *program) exec(c *cli.Context) error {
 	if err := refuseAttached(c); err != nil {
 		return err
 	}
-	ended, err := container.TakeEnded()
+	ended, err := p.takeEnded()
 	if err != nil {
 		return err
 	}
-	if ended == nil || !ended.ResultGiven { // else what it names is closed
-		if err := p.wantResult(c); err != nil {
-			return err
-		}
+	if err := p.wantResult(c); err != nil {
+		return err
 	}
 	signals := p.catchSignals()
 	defer signals.stop()
@@ -178,12 +176,19 @@ func (p *program) execute(sb *container.Sandbox, req container.Request, signals 
 	return nil
 }
 
+// takeEnded gives an exec that was run before we started.
+func (p *program) takeEnded() (*container.Ended, error) {
+	ended, err := container.TakeEnded()
+	if ended != nil {
+		p.result.given, p.resultWasGiven = ended.ResultGiven, ended.Printed
+	}
+	return ended, err
+}
+
 // conclude says how an exec has ended that was run before we started.
 func (p *program) conclude(e *container.Ended, req container.Request) error {
 	p.out.fail(e.Failed(0))
 	p.programErr.fail(e.Failed(1))
-	p.resultWasGiven = e.Printed
-	p.result.given = e.ResultGiven
 	p.result.file = e.File(p.result.path)
 	result, err := e.Result(req)
 	if err != nil {

@@ -32,7 +32,7 @@ type resultTo struct {
 // wantResult reads --result. A descriptor of the caller's is closed to all that we execute from here on.
 func (p *program) wantResult(c *cli.Context) error {
 	text := c.String("result")
-	if !c.IsSet("result") {
+	if !c.IsSet("result") || p.result.given { // what was given may name a descriptor that is closed now
 		return nil
 	}
 	n, err := strconv.ParseUint(text, 10, 31)

@@ -206,3 +206,31 @@ func TestShortWayIsTaken(t *testing.T) {
 		}
 	})
 }
+
+// TestSandboxLostBothWays: a sandbox that ends under a program is judged alike, although then nothing of it is left to be asked.
+func TestSandboxLostBothWays(t *testing.T) {
+	flavours(t, func(b *box) {
+		t := b.t
+		p := b.policy(object{})
+		for _, option := range []string{"--json", "--env=A=b"} {
+			texts := map[string]string{}
+			for way, env := range map[string][]string{"short": nil, "long": {longWay}} {
+				b.create("box", p)
+				var out, errs lockedBuffer
+				cmd := b.command(call{env: env}, "exec", option, "box", "sh", "-c", "exec sleep 300")
+				cmd.Stdout, cmd.Stderr = &out, &errs
+				if err := cmd.Start(); err != nil {
+					t.Fatal(err)
+				}
+				eventually(t, "the program runs", func() bool { return strings.Contains(b.run("events", "box").stdout, "exec_started") })
+				b.run("delete", "--force", "box").exits(0)
+				_ = cmd.Wait()
+				text := fmt.Sprintf("status %d\n%s\n%s", cmd.ProcessState.ExitCode(), out.String(), errs.String())
+				texts[way] = differs.ReplaceAllString(text, "$1")
+			}
+			if texts["short"] != texts["long"] || !strings.Contains(texts["short"], "sandbox_lost") {
+				t.Errorf("%s:\nshort: %s\nlong: %s", option, texts["short"], texts["long"])
+			}
+		}
+	})
+}

@@ -179,15 +179,15 @@ func (sb *Sandbox) visible() [][2]uint64 {
 	if err != nil {
 		return nil
 	}
-	defer unix.Close(in.root)
+	defer unix.Close(in.FD)
 	var list [][2]uint64
 	targets := map[string]bool{}
-	for _, m := range shows.there {
-		dev, ino, err := in.identify(m.target)
-		if err != nil || targets[m.target] { // what is mounted over something else hides that
+	for _, m := range shows.There {
+		dev, ino, err := in.Identify(m.Target)
+		if err != nil || targets[m.Target] { // what is mounted over something else hides that
 			return nil
 		}
-		targets[m.target] = true
+		targets[m.Target] = true
 		list = append(list, [2]uint64{dev, ino})
 	}
 	return list

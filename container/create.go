@@ -175,7 +175,7 @@ func (sb *Sandbox) prove(plan *spec.Plan, o Options, checks *check.Checker, filt
 	if err := sb.startRecord(plan, o); err != nil {
 		return err
 	}
-	return sb.seal(plan, dir, filter)
+	return sb.seal(plan, o, dir, filter)
 }
 
 // waitClosed waits until nobody has the other end of a pipe open any more.

@@ -29,6 +29,7 @@ import (
 // Options are what a sandbox is made with, beside its plan.
 type Options struct {
 	Owner *Owner // nil: only Delete ends it
+	Once  bool   // one program is run in it, by whoever makes it: the short way of exec is not prepared
 	// Record is a directory of the host in which a record is kept, or empty; absolute. The program must not see it.
 	Record   string
 	Versions map[string]string // of the programs and libraries that make it, for the record

@@ -92,6 +92,7 @@ struct fx_limits {
 };
 
 int fx_limits_look(const struct fx_limits *l);
+int fx_limits_all(const struct fx_limits *l);
 int fx_limits_open(struct fx_limits *l);
 void fx_limits_started(struct fx_limits *l);
 void fx_limits_overdue(struct fx_limits *l);

@@ -135,9 +135,12 @@ static void add_process(struct fx_look *k, const char *pid)
 }
 
 // fx_limits_look says whether an exec's processes have to be looked at.
-int fx_limits_look(const struct fx_limits *l)
+int fx_limits_look(const struct fx_limits *l) { return l->measure || fx_limits_all(l); }
+
+// fx_limits_all says whether a limit hangs on that, so that none of them may be missed.
+int fx_limits_all(const struct fx_limits *l)
 {
-	return l->watched || l->measure || (l->cpu_us > 0 && !fx_group_of(l, FX_CPUACCT)) ||
+	return l->watched || (l->cpu_us > 0 && !fx_group_of(l, FX_CPUACCT)) ||
 	       (l->pids > 0 && !fx_group_of(l, FX_PIDS));
 }
 

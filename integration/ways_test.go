@@ -1,6 +1,7 @@
 package integration
 
 import (
+	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -9,6 +10,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/sandboxrun/sandboxrun/container"
 )
 
 // An exec is answered in one of two ways: by forkexec/client.c before the Go runtime starts, or by Go. No test, and no
@@ -230,6 +233,36 @@ func TestSandboxLostBothWays(t *testing.T) {
 			}
 			if texts["short"] != texts["long"] || !strings.Contains(texts["short"], "sandbox_lost") {
 				t.Errorf("%s:\nshort: %s\nlong: %s", option, texts["short"], texts["long"])
+			}
+		}
+	})
+}
+
+// TestUsageBothWays: what an exec has used is the program's, whichever launcher it was started by.
+func TestUsageBothWays(t *testing.T) {
+	flavours(t, func(b *box) {
+		needProgram(b.t, "python3")
+		b.create("free", b.policy(object{"files": object{"tmpfs": []object{{"path": "/tmp", "size": "1G"}}}}))
+		b.create("limited", b.limits(object{"memory": "512M", "pids": 50, "cpu": "50s"}))
+		for _, id := range []string{"free", "limited"} {
+			for way, c := range ways() {
+				usage := func(command ...string) container.Usage {
+					var r container.Result
+					a := b.call(c, append([]string{"exec", "--json", id, "--"}, command...)...).exits(0)
+					if err := json.Unmarshal([]byte(a.stdout), &r); err != nil {
+						b.t.Fatalf("%v: %v", a, err)
+					}
+					return r.Usage
+				}
+				if u := usage("true"); u.MaxRSSBytes > 6<<20 || u.Processes != 1 || u.WallMS <= 0 || u.CPUMS <= 0 {
+					b.t.Errorf("%s, %s: true: %+v", id, way, u)
+				}
+				if u := usage("python3", "-c", touch+"touch(100)"); u.MaxRSSBytes < 100<<20 || u.MaxRSSBytes > 135<<20 {
+					b.t.Errorf("%s, %s: 100 MiB: %+v", id, way, u)
+				}
+				if u := usage("python3", "-c", "import time\nwhile time.process_time() < 0.3: pass"); u.CPUMS < 300 || u.WallMS < 300 {
+					b.t.Errorf("%s, %s: 300 ms: %+v", id, way, u)
+				}
 			}
 		}
 	})

@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/sandboxrun/sandboxrun/container/journal"
 	"github.com/sandboxrun/sandboxrun/forkexec"
 	"github.com/sandboxrun/sandboxrun/record"
 	"github.com/sandboxrun/sandboxrun/spec"
@@ -73,11 +74,11 @@ func (sb *Sandbox) answer() (forkexec.Answer, error) {
 			return a, err
 		}
 	}
-	if a.Started, err = eventTemplate(Event{Event: EventStarted, ExecStart: &ExecStart{Command: stands(forkexec.HoleCommand)}}); err != nil {
+	if a.Started, err = eventTemplate(journal.Event{Event: journal.Started, ExecStart: &journal.ExecStart{Command: stands(forkexec.HoleCommand)}}); err != nil {
 		return a, err
 	}
 	finding := stands(forkexec.HoleFinding)
-	a.Ended, err = eventTemplate(Event{Event: EventEnded, ExecEnd: &ExecEnd{
+	a.Ended, err = eventTemplate(journal.Event{Event: journal.Ended, ExecEnd: &journal.ExecEnd{
 		Outcome: Exited, Finding: &finding, ExitCode: int(standsNumber(forkexec.HoleStatus)), WallMS: float64(standsNumber(forkexec.HoleWall)),
 		CPUMS: float64(standsNumber(forkexec.HoleCPU)), MaxRSSBytes: standsNumber(forkexec.HoleRSS),
 	}})
@@ -154,7 +155,7 @@ func (sb *Sandbox) resultTemplate(merged, timeout bool) (string, error) {
 	return makeTemplate(data, list), err
 }
 
-func eventTemplate(e Event) (string, error) {
+func eventTemplate(e journal.Event) (string, error) {
 	e.Exec, e.Time = stands(forkexec.HoleExec), time.Unix(0, 0)
 	list := standing(forkexec.HoleExec)
 	if e.ExecStart != nil {
@@ -163,8 +164,8 @@ func eventTemplate(e Event) (string, error) {
 	if e.ExecEnd != nil {
 		list = standing(forkexec.HoleExec, forkexec.HoleFinding, forkexec.HoleStatus, forkexec.HoleWall, forkexec.HoleCPU, forkexec.HoleRSS)
 	}
-	list[e.Time.UTC().Format(eventTime)] = forkexec.HoleTime
-	data, err := e.encode()
+	list[e.Time.UTC().Format(journal.TimeForm)] = forkexec.HoleTime
+	data, err := e.Encode()
 	return makeTemplate(data, list), err
 }
 
@@ -230,7 +231,7 @@ func (e *Ended) Result(req Request) (*Result, error) {
 		r.warnings = append(r.warnings, relayEnded)
 	}
 	if e.NoteFailed != nil {
-		r.warnings = append(r.warnings, unnoted(fmt.Errorf("write %s: %w", eventsFile, e.NoteFailed)))
+		r.warnings = append(r.warnings, unnoted(fmt.Errorf("write %s: %w", journal.File, e.NoteFailed)))
 	}
 	if e.InputFailed != nil {
 		r.inputFailed.set(e.InputFailed)

@@ -1,4 +1,4 @@
-// The events of an exec on the short way, in the form that container/events.go describes: by its templates.
+// The events of an exec on the short way, in the form that container/journal describes: by its templates.
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>

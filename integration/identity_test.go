@@ -249,6 +249,7 @@ func TestBundleIDs(t *testing.T) {
 			// crun does not start where both versions of control groups are mounted.
 			cmd := exec.Command("unshare", "-m", "sh", "-c", `umount -l /sys/fs/cgroup/unified 2>/dev/null; exec "$@"`, "sh",
 				runtime, "--root", b.path(runtime+"-state"), "run", "-b", bundle, "ids-"+strconv.Itoa(os.Getpid()))
+			cmd.Stdin = strings.NewReader("") // not the host's null device: crun gives the files of its streams to the program's id
 			text, err := cmd.CombinedOutput()
 			if !strings.Contains(string(text), "READY") {
 				t.Skipf("%s does not run here: %v\n%s", runtime, err, text)

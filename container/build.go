@@ -72,15 +72,21 @@ func (s *Store) base() (string, error) {
 // trees are the host's files that a privileged launcher hands in as detached mounts, by their place in the list of
 // mounts: it may see more than the sandbox's own root user does, such as a home directory of mode 0700. nil means that
 // the launcher may not, and the sandbox binds for itself.
-type trees map[int]*os.File
+type trees map[int][]part
 
 func (t trees) close() {
-	for _, f := range t {
-		f.Close()
+	for _, parts := range t {
+		closeParts(parts)
 	}
 }
 
-func openTrees(s *specs.Spec) (trees, error) {
+func closeParts(parts []part) {
+	for _, p := range parts {
+		p.tree.Close()
+	}
+}
+
+func openTrees(s *specs.Spec, v *rootfs.View) (trees, error) {
 	if os.Geteuid() != 0 {
 		return nil, nil
 	}
@@ -89,7 +95,7 @@ func openTrees(s *specs.Spec) (trees, error) {
 		if m.Type != "bind" || !path.IsAbs(m.Source) {
 			continue
 		}
-		f, err := openTree(m)
+		parts, err := openSource(m, v)
 		if errors.Is(err, unix.EPERM) && len(m.UIDMappings) == 0 { // root, but of a container
 			t.close()
 			return nil, nil
@@ -101,20 +107,45 @@ func openTrees(s *specs.Spec) (trees, error) {
 			}
 			return nil, fail("grant_missing", "did it change while the sandbox was made?", "open %q: %w", m.Source, err)
 		}
-		t[i] = f
+		t[i] = parts
 	}
 	return t, nil
 }
 
-// openTree takes a copy of what is mounted at a path. No part of the path is followed if it is a link; see forkexec/build.c.
-func openTree(m specs.Mount) (*os.File, error) {
+// openSource takes a copy of what is mounted at a path, less what another mount of the view covers: what the plan leaves out.
+func openSource(m specs.Mount, v *rootfs.View) ([]part, error) {
+	tree, err := openTree(m)
+	if err == nil {
+		return []part{{tree, "."}}, nil
+	}
+	if !errors.Is(err, errIdmap) {
+		return nil, err
+	}
+	parts, left, err := openParts(m, func(below string) bool {
+		rel, err := filepath.Rel(m.Source, below)
+		return err == nil && slices.ContainsFunc(v.Mounts, func(n rootfs.Mount) bool {
+			return !n.Pin && n.Target != m.Destination && within(n.Target, m.Destination) && within(path.Join(m.Destination, rel), n.Target)
+		})
+	})
+	if err == nil && len(left) > 0 {
+		closeParts(parts)
+		return nil, fmt.Errorf("%q has been mounted: %s", left[0].Path, left[0].Why)
+	}
+	return parts, err
+}
+
+// openTree takes a copy of what is mounted at a path and below it.
+func openTree(m specs.Mount) (*os.File, error) { return cloneTree(m, unix.AT_RECURSIVE) }
+
+// cloneTree takes a copy of what is mounted at a path. No part of the path is followed if it is a link; see forkexec/build.c.
+func cloneTree(m specs.Mount, recursive uint) (*os.File, error) {
 	how := unix.OpenHow{Flags: unix.O_PATH | unix.O_NOFOLLOW | unix.O_CLOEXEC, Resolve: unix.RESOLVE_NO_SYMLINKS}
 	at, err := unix.Openat2(unix.AT_FDCWD, m.Source, &how)
 	if err != nil {
 		return nil, err
 	}
 	defer unix.Close(at)
-	fd, err := unix.OpenTree(at, "", unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|unix.AT_EMPTY_PATH|unix.AT_RECURSIVE)
+	fd, err := unix.OpenTree(at, "", unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|unix.AT_EMPTY_PATH|recursive)
 	if err != nil {
 		return nil, err
 	}
@@ -334,8 +365,10 @@ func (s *steps) bind(i int, m specs.Mount) {
 }
 
 func (s *steps) bindAt(i int, m specs.Mount, target string) {
-	if tree, ok := s.trees[i]; ok {
-		s.ops = append(s.ops, forkexec.Op{Kind: forkexec.OpMove, Source: m.Source, Target: target, Tree: tree})
+	if parts, ok := s.trees[i]; ok {
+		for _, p := range parts {
+			s.ops = append(s.ops, forkexec.Op{Kind: forkexec.OpMove, Source: path.Join(m.Source, p.rel), Target: path.Join(target, p.rel), Tree: p.tree})
+		}
 		return
 	}
 	source := hostDir + m.Source

@@ -93,7 +93,7 @@ func (s *Store) CreateWith(id string, plan *spec.Plan, o Options) (_ *Sandbox, e
 func (sb *Sandbox) start(plan *spec.Plan, o Options, filter []unix.SockFilter, dir *os.Root, lock *os.File) error {
 	checks := sb.newChecker(plan)
 	plan = sabotagePlan(sb, plan)
-	trees, err := openTrees(plan.Spec)
+	trees, err := openTrees(plan.Spec, plan.View)
 	if err != nil {
 		return err
 	}

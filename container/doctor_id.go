@@ -20,7 +20,7 @@ func findIDs() idFacts {
 	}
 	var err error
 	if f.dir, err = os.Getwd(); err == nil {
-		f.idmap = idmapper(firstProgramID, os.Geteuid(), os.Getegid())(f.dir)
+		_, f.idmap = idmapper(firstProgramID, os.Geteuid(), os.Getegid())(f.dir)
 	}
 	return f
 }

@@ -57,14 +57,14 @@ func TestIdmap(t *testing.T) {
 		t.Skip("only the machine's root can")
 	}
 	dir := t.TempDir()
-	if err := idmapper(firstProgramID, 0, 0)(dir); err != nil {
+	if _, err := idmapper(firstProgramID, 0, 0)(dir); err != nil {
 		t.Skip(err)
 	}
-	err := idmapper(firstProgramID, 0, 0)("/proc")
+	_, err := idmapper(firstProgramID, 0, 0)("/proc")
 	if err == nil || !strings.Contains(err.Error(), "does not allow it") {
 		t.Error(err)
 	}
-	if err := idmapper(firstProgramID, 0, 0)(filepath.Join(dir, "gone")); err != nil {
+	if _, err := idmapper(firstProgramID, 0, 0)(filepath.Join(dir, "gone")); err != nil {
 		t.Errorf("that nothing is there is said by others: %v", err)
 	}
 }

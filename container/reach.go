@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -21,6 +22,7 @@ type mountLine struct {
 	spec.Place        // what is mounted: all of a file system, or what lies below a path in it
 	target     string // where, for the process whose mounts these are
 	writable   bool
+	kind       string // of file system
 }
 
 func readMounts(r io.Reader) ([]mountLine, error) {
@@ -40,7 +42,11 @@ func readMounts(r io.Reader) ([]mountLine, error) {
 		if err != nil {
 			continue
 		}
-		list = append(list, mountLine{id, parent, spec.Place{Dev: f[2], Path: unescape(f[3])}, unescape(f[4]), f[5] == "rw" || strings.HasPrefix(f[5], "rw,")})
+		kind := ""
+		if i := slices.Index(f, "-"); i > 0 && i+1 < len(f) { // the fields before it vary in number
+			kind = f[i+1]
+		}
+		list = append(list, mountLine{id, parent, spec.Place{Dev: f[2], Path: unescape(f[3])}, unescape(f[4]), f[5] == "rw" || strings.HasPrefix(f[5], "rw,"), kind})
 	}
 	return list, lines.Err()
 }

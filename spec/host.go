@@ -13,9 +13,9 @@ type Host struct {
 	Program int
 	// NotApart says why the machine's root cannot give the program such an id, where it cannot.
 	NotApart string
-	// Idmap says why what is mounted at and below a host path cannot be shown with the caller's id as the program's; nil: it can.
-	// It is asked only where there is a Program.
-	Idmap     func(path string) error
+	// Idmap says why a host path cannot be shown with the caller's id as the program's; nil: it can, less some of what is mounted
+	// below. It is asked only where there is a Program.
+	Idmap     func(path string) ([]LeftOut, error)
 	Setgroups bool   // and drop supplementary groups
 	Arch      string // GOARCH
 	Kernel    Kernel
@@ -33,6 +33,13 @@ type Host struct {
 	ExecEnv map[string]string // those that the one program of a run gets besides
 	Ground  Ground            // what the check of grants asks; nil: it is left out, as in tests of anything else
 	Sockets []string          // files of the host's Unix sockets, with every link resolved
+}
+
+// LeftOut is a mount below a grant that cannot be shown with it.
+type LeftOut struct {
+	Path string // on the host
+	Dir  bool   // a directory is there, and not a file
+	Why  string // ready to print
 }
 
 // Core is what becomes of a process that crashes.

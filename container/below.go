@@ -80,7 +80,9 @@ func mountsBelow(dir string) ([]mountLine, error) {
 func hidden(l mountLine, mounts []mountLine, byID map[int]mountLine) bool {
 	on, way := l, []int{l.id}
 	for range mounts { // the way up ends, at a mount whose parent cannot be seen
-		if slices.ContainsFunc(mounts, func(n mountLine) bool { return n.parent == on.id && n.target == on.target && !slices.Contains(way, n.id) }) {
+		if slices.ContainsFunc(mounts, func(n mountLine) bool {
+			return n.parent == on.id && n.target == on.target && !slices.Contains(way, n.id)
+		}) {
 			return true
 		}
 		up, ok := byID[on.parent]

@@ -2,7 +2,6 @@ package rootfs
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -14,12 +13,12 @@ import (
 // answerWithin is how long a file system has for one look.
 const answerWithin = 3 * time.Second
 
-// local are the kinds of file systems that need no server.
-var local = strings.Fields(`ext2 ext3 ext4 xfs btrfs f2fs zfs bcachefs tmpfs ramfs devtmpfs overlay squashfs erofs iso9660 vfat exfat ntfs3 proc sysfs
-	cgroup cgroup2 devpts mqueue hugetlbfs securityfs selinuxfs debugfs tracefs bpf pstore configfs binfmt_misc fusectl nsfs efivarfs`)
-
 // MayBeSilent says whether a file system of a kind, as mountinfo names it, has a server that may not answer.
-func MayBeSilent(kind string) bool { return !slices.Contains(local, kind) }
+func MayBeSilent(kind string) bool {
+	const local = ` ext2 ext3 ext4 xfs btrfs f2fs zfs bcachefs tmpfs ramfs devtmpfs overlay squashfs erofs iso9660 vfat exfat ntfs3 proc sysfs` +
+		` cgroup cgroup2 devpts mqueue hugetlbfs securityfs selinuxfs debugfs tracefs bpf pstore configfs binfmt_misc fusectl nsfs efivarfs `
+	return !strings.Contains(local, " "+kind+" ")
+}
 
 // servers are the mounts of a tree that may not answer. The root's is not among them: without it nothing runs.
 type servers struct {

@@ -4,6 +4,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -120,7 +121,7 @@ func TestCallersWithCapabilities(t *testing.T) {
 		"--inh-caps +net_raw --ambient-caps +net_raw", "--nnp --inh-caps +net_admin,+sys_nice --ambient-caps +net_admin,+sys_nice",
 		"--securebits +noroot,+noroot_locked", "--bounding-set -all",
 	} {
-		b.as = append(as[:len(as):len(as)], strings.Fields(more)...)
+		b.as = append(slices.Clip(as), strings.Fields(more)...)
 		a := b.run("run", "-p", b.files("", object{}), "--", "grep", "^Cap", "/proc/self/status")
 		if a.status != 0 || strings.Count(a.stdout, "\t0000000000000000\n") != 5 {
 			t.Errorf("%s: %v", more, a)

@@ -79,7 +79,7 @@ func TestLeftOutFileAndWorkdir(t *testing.T) {
 // Many are warned of in few words, and the same mount once.
 func TestLeftOutMany(t *testing.T) {
 	var list []cover
-	for _, name := range strings.FieldsSeq("a a b c d e f g") {
+	for name := range strings.FieldsSeq("a a b c d e f g") {
 		list = append(list, cover{LeftOut: LeftOut{Path: "/" + name}})
 	}
 	if said := saidOf(list); len(said) != 6 || !strings.Contains(said[5], "2 more") {

@@ -40,14 +40,14 @@ func Dirs() []string { return []string{"/proc", "/dev", HostDir, newRoot, masksD
 // the launcher may not, and the sandbox binds for itself.
 type Trees map[int][]idmap.Part
 
-// Close lets go of the copies.
+// Close closes all.
 func (t Trees) Close() {
 	for _, parts := range t {
 		idmap.Close(parts)
 	}
 }
 
-// OpenTrees copies what the binds of a view show, less what another mount of the view covers. The error is a *fault.Error.
+// OpenTrees opens the trees of all binds, less what another mount of the view covers; nil where the launcher has not the privilege.
 func OpenTrees(s *specs.Spec, v *rootfs.View) (Trees, error) {
 	if os.Geteuid() != 0 {
 		return nil, nil

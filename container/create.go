@@ -95,7 +95,7 @@ func (s *Store) Create(id string, plan *spec.Plan, o Options) (_ *Sandbox, err e
 func (sb *Sandbox) start(plan *spec.Plan, o Options, filter []unix.SockFilter, dir *os.Root, lock *os.File) error {
 	checks := check.New(plan.Checks, plan.View, sb.store.path)
 	plan = sb.sabotage(plan)
-	trees, err := build.OpenTrees(plan.Spec)
+	trees, err := build.OpenTrees(plan.Spec, plan.View)
 	if err != nil {
 		return err
 	}

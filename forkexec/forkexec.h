@@ -276,6 +276,7 @@ void fx_build(struct fx_build *b);
 // The kernel's, which older libc headers lack.
 struct fx_mount_attr { uint64_t attr_set, attr_clr, propagation, userns_fd; };
 #define FX_MOVE_MOUNT_F_EMPTY_PATH 4
+#define FX_MOVE_MOUNT_T_EMPTY_PATH 0x40
 #define FX_OPEN_TREE_CLONE 1
 
 // A socket that listens in a sandbox's network namespace.

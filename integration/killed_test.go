@@ -112,6 +112,35 @@ func TestRunKilled(t *testing.T) {
 	})
 }
 
+// TestKilledSoon: a launcher that is killed in the first milliseconds, at any step of a start, leaves no process.
+func TestKilledSoon(t *testing.T) {
+	flavours(t, func(b *box) {
+		t := b.t
+		ws := b.mkdir("ws")
+		p := b.policy(object{"files": object{"write": []string{ws}}, "network": object{"ports": []int{9}}, "limits": object{"pids": 50}})
+		b.create("box", p)
+		before := b.processes()
+		for name, args := range map[string][]string{
+			"exec": {"exec", "box", "--", "sleep", "100"}, "exec --json": {"exec", "--json", "box", "--", "sleep", "100"},
+			"exec --tty": {"exec", "--tty", "box", "--", "sleep", "100"}, "run": {"run", "-p", p, "--", "sleep", "100"},
+			"doctor": {"doctor"}, "explain": {"explain", "-p", p, "/usr"},
+		} {
+			for range 15 {
+				cmd := b.command(call{}, args...)
+				if err := cmd.Start(); err != nil {
+					t.Fatal(err)
+				}
+				time.Sleep(time.Duration(rand.IntN(25_000)) * time.Microsecond)
+				_ = cmd.Process.Kill()
+				_ = cmd.Wait()
+			}
+			eventually(t, "no process of "+name+" is left", func() bool { return b.processes() <= before })
+		}
+		b.run("exec", "box", "--", "true").exits(0)
+		b.run("sweep")
+	})
+}
+
 // TestExecKilled: an exec that is killed takes its program with it, and nothing else of the sandbox.
 func TestExecKilled(t *testing.T) {
 	flavours(t, func(b *box) {

@@ -148,7 +148,7 @@ func (r *Running) guard(req Request, to io.Writer) io.Writer {
 	if !req.KillOnOutput {
 		return to
 	}
-	return &outputGuard{to: to, r: r, left: cmp.Or(r.limits.Output, DefaultOutput)}
+	return &outputGuard{to: to, r: r, left: keptOutput(r.limits.Limits)}
 }
 
 type outputGuard struct {

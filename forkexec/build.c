@@ -49,18 +49,36 @@ static int new_root(const char *target)
 	return umount2(".", MNT_DETACH);
 }
 
-// bind shows a host path at another place. No part of either path is followed if it is a link: links were followed when the
-// view was decided, so one that is there now was put there since, by whoever may write there. A link itself can be shown, and
-// be mounted on.
-static int bind_path(const struct fx_op *o)
+// open_unfollowed opens a path of which no part is followed if it is a link: links were followed when the view was decided, so one
+// that is there now was put there since, by whoever may write there. A link itself can be shown, and be mounted on.
+static int open_unfollowed(const char *path)
 {
 	struct { uint64_t flags, mode, resolve; } how = {O_PATH | O_NOFOLLOW | O_CLOEXEC, 0, 4 /* RESOLVE_NO_SYMLINKS */};
-	int r = -1, fd = (int)syscall(SYS_openat2, AT_FDCWD, o->source, &how, sizeof how);
+	return (int)syscall(SYS_openat2, AT_FDCWD, path, &how, sizeof how);
+}
+
+// move_tree puts a detached tree at a path.
+static int move_tree(int tree, const char *target)
+{
+	int at = open_unfollowed(target);
+	if (at < 0)
+		return -1;
+	int r = (int)syscall(SYS_move_mount, tree, "", at, "", FX_MOVE_MOUNT_F_EMPTY_PATH | FX_MOVE_MOUNT_T_EMPTY_PATH);
+	int saved = errno;
+	close(at);
+	errno = saved;
+	return r;
+}
+
+// bind_path shows a host path at another place.
+static int bind_path(const struct fx_op *o)
+{
+	int r = -1, fd = open_unfollowed(o->source);
 	if (fd < 0)
 		return -1;
 	int tree = (int)syscall(SYS_open_tree, fd, "", OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_EMPTY_PATH | AT_RECURSIVE);
 	if (tree >= 0)
-		r = (int)syscall(SYS_move_mount, tree, "", AT_FDCWD, o->target, FX_MOVE_MOUNT_F_EMPTY_PATH);
+		r = move_tree(tree, o->target);
 	int saved = errno;
 	if (tree >= 0)
 		close(tree);
@@ -110,7 +128,7 @@ static int run_op(const struct fx_op *o)
 	case FX_OP_ATTR:
 		return (int)syscall(SYS_mount_setattr, AT_FDCWD, o->target, AT_RECURSIVE | AT_SYMLINK_NOFOLLOW, &attr, sizeof attr);
 	case FX_OP_MOVE:
-		return (int)syscall(SYS_move_mount, o->fd, "", AT_FDCWD, o->target, FX_MOVE_MOUNT_F_EMPTY_PATH);
+		return move_tree(o->fd, o->target);
 	case FX_OP_ROOT:
 		return new_root(o->target);
 	case FX_OP_SYSCTL:

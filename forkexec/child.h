@@ -8,6 +8,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -61,6 +62,14 @@ static inline int map_root(int uid, int gid)
 	if (write_file("/proc/self/setgroups", "deny") < 0 || write_file("/proc/self/uid_map", users) < 0)
 		return -1;
 	return write_file("/proc/self/gid_map", groups);
+}
+
+// end_with_parent has a child that only waits to be killed end with the process that made it, which may be killed before. A thread is the
+// parent to the kernel: it must not end while the child is needed.
+static inline void end_with_parent(int parent)
+{
+	if (syscall(SYS_prctl, PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0) < 0 || syscall(SYS_getppid) != parent)
+		syscall(SYS_exit_group, 0);
 }
 
 struct fx_exec;

@@ -85,9 +85,9 @@ int fx_probe(int uid, int gid, char *stacks, int *err)
 #define PROBE_TASKS 3
 #define ROOM_STACK 4096
 
-static int idle(void *unused)
+static int idle(void *parent)
 {
-	(void)unused;
+	end_with_parent(*(int *)parent);
 	for (;;)
 		pause();
 	return 0;
@@ -96,10 +96,10 @@ static int idle(void *unused)
 // fx_probe_room says how many more processes and threads there may be, up to FX_ROOM.
 int fx_probe_room(char *stacks)
 {
-	int pids[FX_ROOM], n = 0;
+	int pids[FX_ROOM], n = 0, self = getpid();
 	unsigned long before;
 	block_signals(&before);
-	while (n < FX_ROOM && (pids[n] = clone(idle, stacks + (n + 1) * ROOM_STACK, CLONE_VM | SIGCHLD, NULL)) > 0)
+	while (n < FX_ROOM && (pids[n] = clone(idle, stacks + (n + 1) * ROOM_STACK, CLONE_VM | SIGCHLD, &self)) > 0)
 		n++;
 	for (int i = 0; i < n; i++) {
 		kill(pids[i], SIGKILL);
@@ -115,10 +115,10 @@ static int count_tasks(void *arg)
 {
 	struct probe *p = arg;
 	struct rlimit few = {PROBE_TASKS, PROBE_TASKS};
-	int pids[PROBE_TASKS + 1], n = 0;
+	int pids[PROBE_TASKS + 1], n = 0, self = getpid();
 	if (map_root(p->uid, p->gid) < 0 || setrlimit(RLIMIT_NPROC, &few) < 0)
 		return 1;
-	while (n <= PROBE_TASKS && (pids[n] = clone(idle, p->stack + (n + 1) * (FX_STACK / 4), CLONE_VM | SIGCHLD, NULL)) > 0)
+	while (n <= PROBE_TASKS && (pids[n] = clone(idle, p->stack + (n + 1) * (FX_STACK / 4), CLONE_VM | SIGCHLD, &self)) > 0)
 		n++;
 	for (int i = 0; i < n; i++) {
 		kill(pids[i], SIGKILL);

@@ -11,9 +11,9 @@
 #include "forkexec.h"
 
 // rest is all that the process does that holds the namespace until a descriptor does.
-static int rest(void *arg)
+static int rest(void *parent)
 {
-	(void)arg;
+	end_with_parent(*(int *)parent);
 	for (;;)
 		syscall(SYS_ppoll, NULL, 0, NULL, NULL, 0);
 	return 0;
@@ -31,10 +31,10 @@ int fx_user_namespace(const char *uids, const char *gids, char *stacks, int *err
 {
 	unsigned long before;
 	char name[64];
-	int fd = -1;
+	int fd = -1, self = getpid();
 	block_signals(&before);
 	// Without an exit signal nobody else who waits for children meets this one.
-	int pid = clone(rest, stacks + FX_STACK, CLONE_VM | CLONE_NEWUSER, NULL);
+	int pid = clone(rest, stacks + FX_STACK, CLONE_VM | CLONE_NEWUSER, &self);
 	unblock_signals(&before);
 	if (pid < 0) {
 		*err = errno;

@@ -44,7 +44,8 @@ var idmapProblem = sync.OnceValue(func() error {
 	case host.Program == 0: // no more than root of a user namespace
 		return nil
 	}
-	return host.Idmap(w.scratch)
+	_, err = host.Idmap(w.scratch)
+	return err
 })
 
 // hostID is the uid of a program of a sandbox, as the host has it.
@@ -100,7 +101,7 @@ func TestProgramID(t *testing.T) {
 				same(t, "owner of "+name+made, w.uid, uid)
 				same(t, "group of "+name+made, w.gid, gid)
 			}
-			same(t, "what it sees", fmt.Sprintf("%d %d\n", seenID(), seenID()), b.run("exec", name, "--", "sh", "-c", "echo $(id -u) $(stat -c %u closed)").exits(0).stdout)
+			same(t, "what it sees", fmt.Sprintf("%d %d\n", seenID(), seenID()), b.exec(name, "--", "sh", "-c", "echo $(id -u) $(stat -c %u closed)").exits(0).stdout)
 		}
 		if w.uid != 0 {
 			same(t, "the caller's id", fmt.Sprint([]int{w.uid, w.uid}), fmt.Sprint(ids))
@@ -199,7 +200,7 @@ for call in (lambda: os.chown("/usr", 0, 0)), (lambda: os.chown("gone", 0, 0)):
 }
 
 // TestNotIdmapped: where a file system cannot be idmapped a writable grant is refused, or its program root, as the policy says; a
-// read-only one shows what everybody may read.
+// read-only one shows what everybody may read. What is mounted below a grant is left out.
 func TestNotIdmapped(t *testing.T) {
 	needRoot(t)
 	needIdmap(t)
@@ -231,7 +232,17 @@ func TestNotIdmapped(t *testing.T) {
 	b.mkdir("mixed/below")
 	b.mustDo(syscall.Mount(over, b.path("mixed/below"), "", syscall.MS_BIND, ""))
 	t.Cleanup(func() { _ = syscall.Unmount(b.path("mixed/below"), syscall.MNT_DETACH) })
-	b.sh(b.files("", object{"write": []string{mixed}}), "true").exits(125).complains("grant_not_idmapped", "mixed/below")
+	under := b.file("mixed/below/covered", "hidden by the mount") // on the overlay, by the path
+	mount := b.path("mixed/below")
+	mixedPolicy := b.files(mixed, object{"write": []string{mixed}})
+	b.sh(mixedPolicy, "ls -A below; touch below/new || echo CLOSED; rmdir below || echo KEPT; echo x >made; id -u").exits(0).
+		hides("covered", "closed").prints("CLOSED", "KEPT", "1000").complains("mixed/below", "left out", "overlay")
+	uid, _ := ownersOf(t, b.path("mixed/made"))
+	same(t, "owner", 0, uid)
+	b.run("explain", "-p", mixedPolicy, under).exits(1).prints("cannot be idmapped")
+	b.sh(b.files(mixed, object{"write": []string{mixed}, "read": []string{mount}}), "cat below/covered").exits(0).prints("hidden by the mount").complains("cannot be idmapped")
+	b.sh(b.files(mixed, object{"write": []string{mixed, mount}}), "true").exits(125).complains("grant_not_idmapped", "mixed/below")
+	b.sh(b.files(mount, object{"write": []string{mixed}}), "true").exits(125).complains("grant_not_idmapped", "mixed/below", "working directory")
 }
 
 // TestBundleIDs: another runtime maps the grants of a bundle too, or it does not let the program write.
@@ -249,6 +260,7 @@ func TestBundleIDs(t *testing.T) {
 			// crun does not start where both versions of control groups are mounted.
 			cmd := exec.Command("unshare", "-m", "sh", "-c", `umount -l /sys/fs/cgroup/unified 2>/dev/null; exec "$@"`, "sh",
 				runtime, "--root", b.path(runtime+"-state"), "run", "-b", bundle, "ids-"+strconv.Itoa(os.Getpid()))
+			cmd.Stdin = strings.NewReader("") // not the host's null device: crun gives the files of its streams to the program's id
 			text, err := cmd.CombinedOutput()
 			if !strings.Contains(string(text), "READY") {
 				t.Skipf("%s does not run here: %v\n%s", runtime, err, text)

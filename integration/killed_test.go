@@ -58,7 +58,7 @@ func TestCreateKilled(t *testing.T) {
 				eventually(t, "there is one that runs", func() bool {
 					return b.alive("killed") || b.run("create", "-p", p, "--owner", strconv.Itoa(os.Getpid()), "killed").status == 0
 				})
-				b.run("exec", "killed", "--", "true").exits(0)
+				b.exec("killed", "--", "true").exits(0)
 				b.run("delete", "killed").exits(0)
 			}
 			if ids := b.ids(); len(ids) > 0 {
@@ -112,6 +112,35 @@ func TestRunKilled(t *testing.T) {
 	})
 }
 
+// TestKilledSoon: a launcher that is killed in the first milliseconds, at any step of a start, leaves no process.
+func TestKilledSoon(t *testing.T) {
+	flavours(t, func(b *box) {
+		t := b.t
+		ws := b.mkdir("ws")
+		p := b.policy(object{"files": object{"write": []string{ws}}, "network": object{"ports": []int{9}}, "limits": object{"pids": 50}})
+		b.create("box", p)
+		before := b.processes()
+		for name, args := range map[string][]string{
+			"exec": {"exec", "box", "--", "sleep", "100"}, "exec --json": {"exec", "--json", "box", "--", "sleep", "100"},
+			"exec --tty": {"exec", "--tty", "box", "--", "sleep", "100"}, "run": {"run", "-p", p, "--", "sleep", "100"},
+			"doctor": {"doctor"}, "explain": {"explain", "-p", p, "/usr"},
+		} {
+			for range 15 {
+				cmd := b.command(call{}, args...)
+				if err := cmd.Start(); err != nil {
+					t.Fatal(err)
+				}
+				time.Sleep(time.Duration(rand.IntN(25_000)) * time.Microsecond)
+				_ = cmd.Process.Kill()
+				_ = cmd.Wait()
+			}
+			eventually(t, "no process of "+name+" is left", func() bool { return b.processes() <= before })
+		}
+		b.run("exec", "box", "--", "true").exits(0)
+		b.run("sweep")
+	})
+}
+
 // TestExecKilled: an exec that is killed takes its program with it, and nothing else of the sandbox.
 func TestExecKilled(t *testing.T) {
 	flavours(t, func(b *box) {
@@ -138,7 +167,7 @@ func TestExecKilled(t *testing.T) {
 		same(t, "the exec beside", 0, statusOf(t, other, other.Wait()))
 		same(t, "its output", "unharmed\n", out.String())
 		eventually(t, "as many processes as before", func() bool { return b.processes() <= before })
-		b.run("exec", "box", "--", "true").exits(0)
+		b.exec("box", "--", "true").exits(0)
 	})
 }
 

@@ -44,8 +44,8 @@ func (b *box) count() census {
 	return c
 }
 
-// processes counts children of this process, and processes that hold a lock below the state directory: process 1 of each
-// sandbox has its sandbox's lock open.
+// processes counts children of this process, processes that hold a lock below the state directory, as process 1 of each sandbox does,
+// and those that have a launcher's environment: its helpers share its memory.
 func (b *box) processes() int {
 	entries, _ := os.ReadDir("/proc")
 	n := 0
@@ -59,6 +59,10 @@ func (b *box) processes() int {
 				n++
 				continue
 			}
+		}
+		if env, _ := os.ReadFile("/proc/" + e.Name() + "/environ"); strings.Contains(string(env), "SANDBOXRUN_ROOT="+b.state+"\x00") {
+			n++
+			continue
 		}
 		fds, _ := filepath.Glob("/proc/" + e.Name() + "/fd/*")
 		for _, fd := range fds {

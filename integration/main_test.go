@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 )
 
@@ -50,9 +51,23 @@ func TestMain(m *testing.M) {
 		cleanup()
 		os.Exit(1)
 	}
+	before := nullDevice()
 	status := m.Run()
 	cleanup()
+	if after := nullDevice(); after != before {
+		fmt.Fprintln(os.Stderr, "a test has changed the machine's null device: it was", before, "and is", after)
+		status = 1
+	}
 	os.Exit(status)
+}
+
+// nullDevice is whose the machine's null device is: the first thing that a root launcher's slip would change.
+func nullDevice() string {
+	var st syscall.Stat_t
+	if err := syscall.Stat(os.DevNull, &st); err != nil {
+		return err.Error()
+	}
+	return fmt.Sprintf("%d:%d %o", st.Uid, st.Gid, st.Mode)
 }
 
 // setUp makes the shared directory, or takes over the one of the process that started this one as another user.

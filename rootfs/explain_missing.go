@@ -57,6 +57,10 @@ func (x *Explainer) whyMissing(e *Explanation) {
 	switch m := x.seen.cover(e.Real); {
 	case m == nil:
 		x.whyNotGranted(e)
+	case m.LeftOut:
+		r := x.ruleOf(m)
+		e.decidedBy(r)
+		e.sayLeftOut(m, r)
 	case m.Kind == MountTmpfs:
 		r := x.ruleOf(m)
 		e.decidedBy(r)

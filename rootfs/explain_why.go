@@ -146,6 +146,11 @@ func (x *Explainer) owned(info Info) string {
 	return fmt.Sprintf("%s of uid %d, gid %d", info.Mode, info.UID, info.GID)
 }
 
+// sayLeftOut is about a mount of the host that a grant does not take along.
+func (e *Explanation) sayLeftOut(m *Mount, r rule) {
+	e.say("%s shows nothing of what the host has mounted at %s: that cannot be idmapped, as the grant is", r, shown(m.Target))
+}
+
 func (e *Explanation) decidedBy(r rule) { e.Rule, e.From = r.key, r.from }
 
 func (x *Explainer) whyInside(e *Explanation) {
@@ -161,6 +166,10 @@ func (x *Explainer) whyInside(e *Explanation) {
 	case PlaceTmpfs:
 		r := x.ruleOf(m)
 		e.decidedBy(r)
+		if m.LeftOut {
+			e.sayLeftOut(m, r)
+			break
+		}
 		e.say("%s of memory at %s: %s", bytesText(m.Size), shown(m.Target), r)
 		if e.Real != m.Target {
 			e.say("it was made there as the way to what is mounted below it")
@@ -274,6 +283,10 @@ func (x *Explainer) whyHidden(e *Explanation) {
 	what := "it"
 	if e.Real != m.Target {
 		what = shown(m.Target) + ", above it"
+	}
+	if m.LeftOut {
+		e.sayLeftOut(m, r)
+		return
 	}
 	if m.From == fromState {
 		e.say("%s is a state directory of sandboxrun, which no program may see", shown(m.Target))

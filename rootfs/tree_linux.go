@@ -20,13 +20,17 @@ func HostTree() (Tree, error) {
 	if err != nil {
 		return nil, fmt.Errorf("list host mounts: %w", err)
 	}
-	return hostTree{parseMounts(string(data))}, nil
+	mounts, remote := parseMounts(string(data))
+	return hostTree{mounts, &servers{targets: remote, silent: map[string]bool{}}}, nil
 }
 
-type hostTree struct{ mounts []HostMount }
+type hostTree struct {
+	mounts  []HostMount
+	servers *servers
+}
 
-func (hostTree) Lstat(p string) (Info, error) {
-	fi, err := os.Lstat(p)
+func (t hostTree) Lstat(p string) (Info, error) {
+	fi, err := ask(t.servers, p, func() (fs.FileInfo, error) { return os.Lstat(p) })
 	if err != nil {
 		return Info{}, treeError(err)
 	}
@@ -39,13 +43,13 @@ func (hostTree) Lstat(p string) (Info, error) {
 	return info, nil
 }
 
-func (hostTree) Readlink(p string) (string, error) {
-	text, err := os.Readlink(p)
+func (t hostTree) Readlink(p string) (string, error) {
+	text, err := ask(t.servers, p, func() (string, error) { return os.Readlink(p) })
 	return text, treeError(err)
 }
 
-func (hostTree) ReadDir(p string) ([]string, error) {
-	list, err := os.ReadDir(p)
+func (t hostTree) ReadDir(p string) ([]string, error) {
+	list, err := ask(t.servers, p, func() ([]fs.DirEntry, error) { return os.ReadDir(p) })
 	if err != nil {
 		return nil, treeError(err)
 	}
@@ -57,7 +61,11 @@ func (hostTree) ReadDir(p string) ([]string, error) {
 }
 
 // ReadFile reads a regular file, and opens nothing else.
-func (hostTree) ReadFile(p string) ([]byte, error) {
+func (t hostTree) ReadFile(p string) ([]byte, error) {
+	return ask(t.servers, p, func() ([]byte, error) { return readFile(p) })
+}
+
+func readFile(p string) ([]byte, error) {
 	f, err := openRegular(p, syscall.O_NOFOLLOW)
 	if err != nil {
 		return nil, treeError(err)
@@ -71,8 +79,8 @@ func (hostTree) ReadFile(p string) ([]byte, error) {
 }
 
 // Open opens a regular file for Explainer.Program, in the same way.
-func (hostTree) Open(p string) (File, error) {
-	f, err := openRegular(p, syscall.O_NOFOLLOW)
+func (t hostTree) Open(p string) (File, error) {
+	f, err := ask(t.servers, p, func() (*os.File, error) { return openRegular(p, syscall.O_NOFOLLOW) })
 	if err != nil {
 		return nil, treeError(err)
 	}
@@ -80,18 +88,21 @@ func (hostTree) Open(p string) (File, error) {
 }
 
 // MountFlags says what the file system at a path refuses, whatever a view says.
-func (hostTree) MountFlags(p string) (readOnly, noExec bool) {
+func (t hostTree) MountFlags(p string) (readOnly, noExec bool) {
 	const stRdonly, stNoexec = 1, 8 // of statfs(2)
-	var st syscall.Statfs_t
-	if syscall.Statfs(p, &st) != nil {
+	st, err := ask(t.servers, p, func() (st syscall.Statfs_t, err error) {
+		err = syscall.Statfs(p, &st)
+		return st, err
+	})
+	if err != nil {
 		return false, false
 	}
 	return st.Flags&stRdonly != 0, st.Flags&stNoexec != 0
 }
 
 // HasACL says whether more than its mode decides who may use a file.
-func (hostTree) HasACL(p string) bool {
-	n, err := syscall.Getxattr(p, "system.posix_acl_access", nil)
+func (t hostTree) HasACL(p string) bool {
+	n, err := ask(t.servers, p, func() (int, error) { return syscall.Getxattr(p, "system.posix_acl_access", nil) })
 	return err == nil && n > 0
 }
 
@@ -105,10 +116,9 @@ func treeError(err error) error {
 	return err
 }
 
-// parseMounts takes the first five fields of each line of /proc/self/mountinfo.
-func parseMounts(mountinfo string) []HostMount {
+// parseMounts takes the first five fields of each line of /proc/self/mountinfo, and lists the mount points of file systems that may not answer.
+func parseMounts(mountinfo string) (list []HostMount, remote []string) {
 	const wanted = 6
-	var list []HostMount
 	for line := range strings.Lines(mountinfo) {
 		f := strings.SplitN(line, " ", wanted)
 		if len(f) < wanted-1 {
@@ -116,9 +126,15 @@ func parseMounts(mountinfo string) []HostMount {
 		}
 		id, _ := strconv.Atoi(f[0]) // the kernel writes numbers
 		up, _ := strconv.Atoi(f[1])
-		list = append(list, HostMount{id, up, f[2], unescapeOctal(f[3]), unescapeOctal(f[4])})
+		m := HostMount{id, up, f[2], unescapeOctal(f[3]), unescapeOctal(f[4])}
+		list = append(list, m)
+		_, kind, found := strings.Cut(line, " - ")
+		kind, _, _ = strings.Cut(kind, " ")
+		if found && m.Target != "/" && MayBeSilent(kind) {
+			remote = append(remote, m.Target)
+		}
 	}
-	return list
+	return list, remote
 }
 
 // unescapeOctal undoes what the kernel does to space, tab, newline and backslash in a path: "\040".

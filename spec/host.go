@@ -13,9 +13,9 @@ type Host struct {
 	Program int
 	// NotApart is why the machine's root cannot give the program such an id; empty: it can.
 	NotApart string
-	// Idmap returns why the mounts at and below a host path cannot be idmapped; nil: they can. It is called only if there is a
-	// Program.
-	Idmap     func(path string) error
+	// Idmap returns why the mount at a host path cannot be idmapped; nil: it can, with the mounts below it, less those that it lists.
+	// It is called only if there is a Program.
+	Idmap     func(path string) ([]LeftOut, error)
 	Setgroups bool   // the launcher may drop supplementary groups
 	Arch      string // GOARCH
 	Kernel    Kernel

@@ -126,15 +126,17 @@ func idmap(p *Policy, h *Host, id identity, plan *Plan) (identity, error) {
 		return id, nil
 	}
 	var weaker []Weakness
+	var covers []cover
 	mounts := slices.Clone(plan.View.Mounts)
 	for i := range mounts {
 		m := &mounts[i]
 		if !granted(p, *m) {
 			continue
 		}
-		err := h.Idmap(m.Source)
+		left, err := h.Idmap(m.Source)
 		if err == nil {
 			m.Idmapped = true
+			covers = append(covers, coversOf(plan.View, *m, left)...)
 			continue
 		}
 		what := fmt.Sprintf("%s %q", m.From, m.Source)
@@ -157,7 +159,7 @@ func idmap(p *Policy, h *Host, id identity, plan *Plan) (identity, error) {
 	}
 	plan.View.Mounts = mounts
 	plan.weaken(weaker...)
-	return id, nil
+	return id, leaveOut(plan, covers)
 }
 
 // programIsRoot handles a launcher that cannot give the program another id: the program is root to the host, if the policy is

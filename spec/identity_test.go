@@ -16,7 +16,7 @@ const testProgram = 2020000000
 
 func asMachineRoot(h *Host) {
 	asRoot(h)
-	h.Program, h.Idmap = testProgram, func(string) error { return nil }
+	h.Program, h.Idmap = testProgram, func(string) ([]LeftOut, error) { return nil, nil }
 }
 
 const machineRootPolicy = `version = 1
@@ -96,11 +96,11 @@ func TestNotIdmapped(t *testing.T) {
 	not := func(path string) func(*Host) {
 		return func(h *Host) {
 			asMachineRoot(h)
-			h.Idmap = func(p string) error {
+			h.Idmap = func(p string) ([]LeftOut, error) {
 				if p == path {
-					return reason
+					return nil, reason
 				}
-				return nil
+				return nil, nil
 			}
 		}
 	}

@@ -122,7 +122,7 @@ var plans = []struct {
 	{name: "machine_root", policy: machineRootPolicy, host: asMachineRoot},
 	{name: "machine_root_best_effort", policy: machineRootPolicy + "enforce = \"best_effort\"\n", host: func(h *Host) {
 		asMachineRoot(h)
-		h.Idmap = func(string) error { return errors.New("its file system (overlay) does not allow it") }
+		h.Idmap = func(string) ([]LeftOut, error) { return nil, errors.New("its file system (overlay) does not allow it") }
 	}},
 	{name: "task", policy: `
 version = 1

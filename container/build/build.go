@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -15,6 +16,7 @@ import (
 	"github.com/sandboxrun/sandboxrun/container/diagnose"
 	"github.com/sandboxrun/sandboxrun/container/fault"
 	"github.com/sandboxrun/sandboxrun/container/idmap"
+	"github.com/sandboxrun/sandboxrun/container/procfs"
 	"github.com/sandboxrun/sandboxrun/forkexec"
 	"github.com/sandboxrun/sandboxrun/rootfs"
 	"github.com/sandboxrun/sandboxrun/spec"
@@ -36,17 +38,17 @@ func Dirs() []string { return []string{"/proc", "/dev", HostDir, newRoot, masksD
 // Trees are the host's files that a privileged launcher hands in as detached mounts, by their place in the list of
 // mounts: it may see more than the sandbox's own root user does, such as a home directory of mode 0700. nil means that
 // the launcher may not, and the sandbox binds for itself.
-type Trees map[int]*os.File
+type Trees map[int][]idmap.Part
 
 // Close closes all.
 func (t Trees) Close() {
-	for _, f := range t {
-		f.Close()
+	for _, parts := range t {
+		idmap.Close(parts)
 	}
 }
 
-// OpenTrees opens the trees of all binds, nil where the launcher has not the privilege.
-func OpenTrees(s *specs.Spec) (Trees, error) {
+// OpenTrees opens the trees of all binds, less what another mount of the view covers; nil where the launcher has not the privilege.
+func OpenTrees(s *specs.Spec, v *rootfs.View) (Trees, error) {
 	if os.Geteuid() != 0 {
 		return nil, nil
 	}
@@ -55,7 +57,7 @@ func OpenTrees(s *specs.Spec) (Trees, error) {
 		if m.Type != "bind" || !path.IsAbs(m.Source) {
 			continue
 		}
-		f, err := idmap.OpenTree(m)
+		parts, err := idmap.OpenGrant(m, func(path string) bool { return covered(v, m, path) })
 		if errors.Is(err, unix.EPERM) && len(m.UIDMappings) == 0 { // root, but of a container
 			t.Close()
 			return nil, nil
@@ -67,9 +69,17 @@ func OpenTrees(s *specs.Spec) (Trees, error) {
 			}
 			return nil, fault.New("grant_missing", "did it change while the sandbox was made?", "open %q: %w", m.Source, err)
 		}
-		t[i] = f
+		t[i] = parts
 	}
 	return t, nil
+}
+
+// covered says whether another mount of the view covers a mount point of the host below what m shows: what the plan leaves out is.
+func covered(v *rootfs.View, m specs.Mount, host string) bool {
+	rel, err := filepath.Rel(m.Source, host)
+	return err == nil && slices.ContainsFunc(v.Mounts, func(n rootfs.Mount) bool {
+		return !n.Pin && n.Target != m.Destination && procfs.Within(n.Target, m.Destination) && procfs.Within(path.Join(m.Destination, rel), n.Target)
+	})
 }
 
 // mountOptions splits the options of a file system into flags and what it reads itself.
@@ -249,8 +259,10 @@ func (s *steps) bind(i int, m specs.Mount) {
 }
 
 func (s *steps) bindAt(i int, m specs.Mount, target string) {
-	if tree, ok := s.trees[i]; ok {
-		s.ops = append(s.ops, forkexec.Op{Kind: forkexec.OpMove, Source: m.Source, Target: target, Tree: tree})
+	if parts, ok := s.trees[i]; ok {
+		for _, p := range parts {
+			s.ops = append(s.ops, forkexec.Op{Kind: forkexec.OpMove, Source: path.Join(m.Source, p.Rel), Target: path.Join(target, p.Rel), Tree: p.Tree})
+		}
 		return
 	}
 	source := HostDir + m.Source

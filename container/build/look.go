@@ -7,11 +7,13 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/sandboxrun/sandboxrun/container/procfs"
 	"github.com/sandboxrun/sandboxrun/forkexec"
 	"github.com/sandboxrun/sandboxrun/rootfs"
 	"github.com/sandboxrun/sandboxrun/spec"
@@ -37,13 +39,14 @@ type Sights struct {
 	entries int
 	most    int // of entries
 	view    *rootfs.View
+	remote  []string // mount points of the host whose file systems may not answer
 }
 
 // LookAround begins to search the grants of a plan. The result comes through the channel.
 func LookAround(plan *spec.Plan) <-chan *Sights {
 	done := make(chan *Sights, 1)
 	go func() {
-		s := &Sights{view: plan.View}
+		s := &Sights{view: plan.View, remote: remoteMounts()}
 		for i, g := range plan.Search {
 			s.most = s.entries + (lookMost-s.entries)/(len(plan.Search)-i) // a large grant must not hide all others
 			s.grant(g)
@@ -75,7 +78,7 @@ func (s *Sights) grant(g spec.Search) {
 	if err != nil {
 		return // a file; or it has gone, and building says so
 	}
-	l := &looker{Sights: s, writable: g.Writable, source: g.Source, target: g.Target, euid: os.Geteuid()}
+	l := &looker{Sights: s, elsewhere: targets(s.view), writable: g.Writable, source: g.Source, target: g.Target, euid: os.Geteuid()}
 	l.directory(fd, "", 0)
 	unix.Close(fd)
 	if l.cut && g.Writable {
@@ -83,9 +86,19 @@ func (s *Sights) grant(g spec.Search) {
 	}
 }
 
+// targets are the places in a view that something else than the host's files covers.
+func targets(v *rootfs.View) map[string]bool {
+	list := map[string]bool{}
+	for _, m := range v.Mounts {
+		list[m.Target] = m.Kind != rootfs.MountBind
+	}
+	return list
+}
+
 // looker walks one grant. No link is followed; a directory is only ever reached through its parent's descriptor.
 type looker struct {
 	*Sights
+	elsewhere      map[string]bool
 	writable       bool
 	source, target string
 	euid           int
@@ -118,6 +131,9 @@ func (l *looker) directory(fd int, rel string, depth int) {
 
 func (l *looker) entry(dir int, kind byte, name, rel string, depth int) {
 	var st unix.Stat_t
+	if (kind == unix.DT_DIR || kind == unix.DT_UNKNOWN) && l.elsewhere[path.Join(l.target, rel)] {
+		return // it is not the host's that is shown there, which may not answer
+	}
 	if kind == unix.DT_UNKNOWN || kind == unix.DT_REG && l.writable {
 		if unix.Fstatat(dir, name, &st, unix.AT_SYMLINK_NOFOLLOW) != nil {
 			return
@@ -127,6 +143,8 @@ func (l *looker) entry(dir int, kind byte, name, rel string, depth int) {
 	switch {
 	case kind == unix.DT_DIR && depth == lookDepth:
 		l.cut = true
+	case kind == unix.DT_DIR && l.silent(rel):
+		l.cut = true
 	case kind == unix.DT_DIR:
 		l.enter(dir, name, rel, depth)
 	case kind == unix.DT_FIFO && !l.writable:
@@ -134,6 +152,42 @@ func (l *looker) entry(dir int, kind byte, name, rel string, depth int) {
 	case kind == unix.DT_REG && l.writable && l.privileged(dir, name, &st):
 		l.held = l.note(l.held, rel)
 	}
+}
+
+// answerWithin is how long a mount point of the host has for a first look.
+const answerWithin = time.Second
+
+// silent says whether a directory is a mount point whose file system does not answer.
+func (l *looker) silent(rel string) bool {
+	at := filepath.Join(l.source, rel)
+	if len(l.remote) == 0 || !slices.Contains(l.remote, at) {
+		return false
+	}
+	done := make(chan struct{})
+	go func() {
+		if f, err := os.Open(at); err == nil {
+			_, _ = f.Readdirnames(1)
+			f.Close()
+		}
+		close(done)
+	}()
+	select {
+	case <-done:
+		return false
+	case <-time.After(answerWithin):
+		return true
+	}
+}
+
+func remoteMounts() []string {
+	mounts, _ := procfs.OwnMounts() // without them the whole look still has an end
+	var list []string
+	for _, m := range mounts {
+		if rootfs.MayBeSilent(m.Kind) {
+			list = append(list, m.Target)
+		}
+	}
+	return list
 }
 
 func (l *looker) enter(dir int, name, rel string, depth int) {

@@ -25,7 +25,7 @@ func findIDs() idFacts {
 	}
 	var err error
 	if f.dir, err = os.Getwd(); err == nil {
-		f.idmap = idmap.Tester(idmap.FirstID, os.Geteuid(), os.Getegid())(f.dir)
+		_, f.idmap = idmap.Tester(idmap.FirstID, os.Geteuid(), os.Getegid())(f.dir)
 	}
 	return f
 }

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"runtime"
 	"strings"
 	"sync"
 
@@ -110,10 +109,10 @@ func mapText(list []specs.LinuxIDMapping) string {
 	return b.String()
 }
 
-// Tester tells which grants can be idmapped, by doing it to a copy of their mounts.
-func Tester(id, uid, gid int) func(string) error {
+// Tester tells which grants can be idmapped, and what below them cannot, by doing it to a copy of their mounts.
+func Tester(id, uid, gid int) func(string) ([]spec.LeftOut, error) {
 	uids, gids := spec.Exchange(uint32(uid), uint32(id)), spec.Exchange(uint32(gid), uint32(id))
-	return func(path string) error {
+	return func(path string) ([]spec.LeftOut, error) {
 		return tryIdmap(specs.Mount{Type: "bind", Source: path, UIDMappings: uids, GIDMappings: gids})
 	}
 }
@@ -121,61 +120,36 @@ func Tester(id, uid, gid int) func(string) error {
 // errRefused is wrapped by what OpenTree says of a tree that cannot be idmapped.
 var errRefused = errors.New("idmap")
 
-// tryIdmap says why the mounts at and below m.Source cannot be idmapped; nil: they can be. What is not there, or no place for a
-// mount, is for others to say.
-func tryIdmap(m specs.Mount) error {
+// tryIdmap says why the mount at m.Source cannot be idmapped, or what below it cannot. What is not there, or no place for a mount,
+// is for others to say.
+func tryIdmap(m specs.Mount) ([]spec.LeftOut, error) {
 	f, err := OpenTree(m)
 	if err == nil {
 		f.Close()
-		return nil
+		return nil, nil
 	}
-	refuses, at := "its file system", m.Source
+	var left []spec.LeftOut
+	if errors.Is(err, errRefused) {
+		var parts []Part
+		if parts, left, err = openParts(m, func(string) bool { return false }); err == nil {
+			Close(parts)
+			return left, nil
+		}
+	}
 	switch {
 	case errors.Is(err, errRefused) && errors.Is(err, unix.EPERM):
-		return errors.New("its mount is idmapped already, or its file system belongs to another user namespace")
+		return nil, errors.New("its mount is idmapped already, or its file system belongs to another user namespace")
 	case errors.Is(err, unix.EPERM):
-		return errors.New("the launcher is root without CAP_SYS_ADMIN")
+		return nil, errors.New("the launcher is root without CAP_SYS_ADMIN")
 	case !errors.Is(err, errRefused):
-		return nil
+		return nil, nil
 	case !errors.Is(err, unix.EINVAL):
-		return err
+		return nil, err
 	}
-	if below := unmappable(m); below != "" {
-		refuses, at = fmt.Sprintf("what is mounted at %q", below), below
-	}
+	name := ""
 	var st unix.Statfs_t
-	if unix.Statfs(at, &st) == nil {
-		refuses += " (" + procfs.FSName(st.Type) + ")"
+	if unix.Statfs(m.Source, &st) == nil {
+		name = " (" + procfs.FSName(st.Type) + ")"
 	}
-	return errors.New(refuses + " does not allow it on this kernel")
-}
-
-// unmappable finds what is mounted below a path and is the reason why that cannot be idmapped; empty where it is the path itself.
-func unmappable(m specs.Mount) string {
-	// Not self: see shows.
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
-	f, err := os.Open("/proc/thread-self/mountinfo")
-	if err != nil {
-		return ""
-	}
-	defer f.Close()
-	mounts, err := procfs.ReadMounts(f)
-	if err != nil {
-		return ""
-	}
-	top := m.Source
-	for _, line := range mounts {
-		if line.Target == top || !procfs.Within(line.Target, top) {
-			continue
-		}
-		m.Source = line.Target
-		tree, err := OpenTree(m)
-		if err == nil {
-			tree.Close()
-		} else if errors.Is(err, errRefused) {
-			return line.Target
-		}
-	}
-	return ""
+	return nil, errors.New("its file system" + name + " does not allow it on this kernel")
 }

@@ -30,14 +30,14 @@ func TestIdmap(t *testing.T) {
 		t.Skip("only the machine's root can")
 	}
 	dir := t.TempDir()
-	if err := Tester(FirstID, 0, 0)(dir); err != nil {
+	if _, err := Tester(FirstID, 0, 0)(dir); err != nil {
 		t.Skip(err)
 	}
-	err := Tester(FirstID, 0, 0)("/proc")
+	_, err := Tester(FirstID, 0, 0)("/proc")
 	if err == nil || !strings.Contains(err.Error(), "does not allow it") {
 		t.Error(err)
 	}
-	if err := Tester(FirstID, 0, 0)(filepath.Join(dir, "gone")); err != nil {
+	if _, err := Tester(FirstID, 0, 0)(filepath.Join(dir, "gone")); err != nil {
 		t.Errorf("that nothing is there is said by others: %v", err)
 	}
 }

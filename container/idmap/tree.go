@@ -9,15 +9,18 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// OpenTree takes a copy of what is mounted at a path. No part of the path is followed if it is a link; see forkexec/build.c.
-func OpenTree(m specs.Mount) (*os.File, error) {
+// OpenTree takes a copy of what is mounted at a path and below it.
+func OpenTree(m specs.Mount) (*os.File, error) { return clone(m, unix.AT_RECURSIVE) }
+
+// clone takes a copy of what is mounted at a path. No part of the path is followed if it is a link; see forkexec/build.c.
+func clone(m specs.Mount, recursive uint) (*os.File, error) {
 	how := unix.OpenHow{Flags: unix.O_PATH | unix.O_NOFOLLOW | unix.O_CLOEXEC, Resolve: unix.RESOLVE_NO_SYMLINKS}
 	at, err := unix.Openat2(unix.AT_FDCWD, m.Source, &how)
 	if err != nil {
 		return nil, err
 	}
 	defer unix.Close(at)
-	fd, err := unix.OpenTree(at, "", unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|unix.AT_EMPTY_PATH|unix.AT_RECURSIVE)
+	fd, err := unix.OpenTree(at, "", unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|unix.AT_EMPTY_PATH|recursive)
 	if err != nil {
 		return nil, err
 	}

@@ -163,16 +163,16 @@ func writeOnce(fd int, line []byte) error {
 	}
 }
 
-const (
-	eventStart = `{"time":"`
-	eventTime  = "2006-01-02T15:04:05.000000000Z"
-)
+const eventStart = `{"time":"`
+
+// TimeForm is how times are written.
+const TimeForm = "2006-01-02T15:04:05.000000000Z"
 
 // Encode makes the event's line, with the newline.
 func (e *Event) Encode() ([]byte, error) {
 	var buf bytes.Buffer
 	buf.WriteString(eventStart)
-	buf.Write(e.Time.UTC().AppendFormat(buf.AvailableBuffer(), eventTime))
+	buf.Write(e.Time.UTC().AppendFormat(buf.AvailableBuffer(), TimeForm))
 	buf.WriteByte('"')
 	comma := buf.Len()
 	enc := json.NewEncoder(&buf)
@@ -255,10 +255,12 @@ type NetworkEvent struct {
 	Host       string  `json:"host,omitempty"`
 	Port       int     `json:"port,omitempty"`
 	Address    string  `json:"address,omitempty"` // that was connected to, or refused
+	Via        string  `json:"via,omitempty"`     // the upstream proxy that made the connection
 	Rule       string  `json:"rule,omitempty"`    // of the policy, that allowed it
 	Verdict    string  `json:"verdict"`           // "allowed", "refused" or "failed"
 	Reason     string  `json:"reason,omitempty"`
 	Sent       int64   `json:"sent_bytes"` // from inside
 	Received   int64   `json:"received_bytes"`
 	DurationMS float64 `json:"duration_ms"`
+	Explain    string  `json:"explain,omitempty"` // of a refusal: what the policy lacks
 }

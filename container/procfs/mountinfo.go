@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -19,6 +20,7 @@ type Mount struct {
 	spec.Place        // what is mounted: all of a file system, or what lies below a path in it
 	Target     string // where, for the process whose mounts these are
 	Writable   bool
+	Kind       string // of file system; empty where the line does not say
 }
 
 // ReadMounts reads a mountinfo file, as /proc/PID/mountinfo is. Lines of an unknown form are left out.
@@ -39,7 +41,11 @@ func ReadMounts(r io.Reader) ([]Mount, error) {
 		if err != nil {
 			continue
 		}
-		list = append(list, Mount{id, parent, spec.Place{Dev: f[2], Path: Unescape(f[3])}, Unescape(f[4]), f[5] == "rw" || strings.HasPrefix(f[5], "rw,")})
+		kind := ""
+		if i := slices.Index(f, "-"); i > 0 && i+1 < len(f) { // the fields before it vary in number
+			kind = f[i+1]
+		}
+		list = append(list, Mount{id, parent, spec.Place{Dev: f[2], Path: Unescape(f[3])}, Unescape(f[4]), f[5] == "rw" || strings.HasPrefix(f[5], "rw,"), kind})
 	}
 	return list, lines.Err()
 }

@@ -16,7 +16,7 @@ nonsense
 63 30 8:2 / / rw - ext4 /dev/sda2 rw
 `
 	got, err := ReadMounts(strings.NewReader(text))
-	want := []Mount{{24, 30, spec.Place{Dev: "0:22", Path: "/"}, "/sys", true}, {61, 30, spec.Place{Dev: "8:1", Path: "/srv/a b"}, `/mnt/c\d`, true}, {63, 30, spec.Place{Dev: "8:2", Path: "/"}, "/", true}}
+	want := []Mount{{24, 30, spec.Place{Dev: "0:22", Path: "/"}, "/sys", true, "sysfs"}, {61, 30, spec.Place{Dev: "8:1", Path: "/srv/a b"}, `/mnt/c\d`, true, "ext4"}, {63, 30, spec.Place{Dev: "8:2", Path: "/"}, "/", true, "ext4"}}
 	if err != nil || !reflect.DeepEqual(got, want) {
 		t.Errorf("got %+v, %v", got, err)
 	}

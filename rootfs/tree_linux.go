@@ -20,24 +20,34 @@ func HostTree() (Tree, error) {
 	if err != nil {
 		return nil, fmt.Errorf("list host mounts: %w", err)
 	}
-	return hostTree{parseMounts(string(data))}, nil
+	t := hostTree{mounts: parseMounts(string(data))}
+	t.data = inBackground(func() []datum { return programData(t) })
+	return t, nil
 }
 
-type hostTree struct{ mounts []HostMount }
-
-func (hostTree) Lstat(p string) (Info, error) {
-	fi, err := os.Lstat(p)
-	if err != nil {
-		return Info{}, treeError(err)
-	}
-	info := Info{Mode: fi.Mode(), Size: fi.Size()}
-	if st, ok := fi.Sys().(*syscall.Stat_t); ok {
-		// The types of these fields differ between architectures.
-		info.UID, info.GID = int(st.Uid), int(st.Gid)
-		info.Dev, info.Ino, info.Nlink = uint64(st.Dev), st.Ino, uint64(st.Nlink)
-	}
-	return info, nil
+type hostTree struct {
+	mounts []HostMount
+	data   func() []datum
 }
+
+// programData is what a look at the host has found that began when the tree was made: meanwhile there is other work to do.
+func (t hostTree) programData() []datum { return t.data() }
+
+// inBackground begins to work, and returns a function that waits for the result.
+func inBackground[T any](work func() T) func() T {
+	done := make(chan struct{})
+	var result T
+	go func() {
+		defer close(done)
+		result = work()
+	}()
+	return func() T {
+		<-done
+		return result
+	}
+}
+
+func (hostTree) Lstat(p string) (Info, error) { return lstat(p) }
 
 func (hostTree) Readlink(p string) (string, error) {
 	text, err := os.Readlink(p)

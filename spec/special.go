@@ -148,7 +148,7 @@ func baseKey() key[Policy] {
 	return key[Policy]{
 		info: info{
 			name: "base", kind: `"system", "host", "none" or { rootfs = path }`, inner: inner(keys),
-			doc: "What the root shows before any grant. system: /usr, /lib*, /bin and a few files of /etc. host: the whole root, " +
+			doc: "What the root shows before any grant. system: /usr, /lib*, /bin, and what installed programs keep in /etc and /var for every user to read. host: the whole root, " +
 				"read-only, with homes, run directories, mounts and the top directories of users hidden. none: nothing. " +
 				"{ rootfs = path }: a directory that holds a root file system.",
 			schema: func() map[string]any { return map[string]any{"enum": words} },

@@ -12,9 +12,9 @@ import (
 // or names of the host's users. Patterns are path.Match's.
 var etcShown = []string{ //nolint:gochecknoglobals // a table
 	// programs and libraries
-	"alternatives", "ld.so.cache", "java-*", "ImageMagick-*", "magic", "magic.mime", "fonts", "xdg",
+	"alternatives", "ld.so.cache", "java-*", "ImageMagick-*", "magic", "magic.mime", "fonts",
 	// shells, line editing, terminals, paper, manual pages
-	"bash.bashrc", "inputrc", "shells", "terminfo", "DIR_COLORS", "papersize", "manpath.config", "mke2fs.conf", "login.defs",
+	"bash.bashrc", "inputrc", "shells", "DIR_COLORS", "papersize", "manpath.config", "mke2fs.conf", "login.defs",
 	// certificates
 	"ssl/certs", "ssl/openssl.cnf", "pki/tls/certs", "pki/ca-trust",
 	// time, names, kinds

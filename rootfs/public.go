@@ -91,6 +91,7 @@ type surveyor struct {
 	tree        Tree
 	mountPoints []string
 	left        int // entries that may still be looked at
+	services    map[string]bool
 }
 
 func newSurveyor(t Tree) *surveyor {
@@ -242,8 +243,12 @@ func (s *surveyor) judge(p string, info Info) (datum, string) {
 	return d, why
 }
 
-// program is the directory in /usr of the installed program of that name, or "".
+// program is the directory in /usr of the installed program of that name, or "". /etc/xdg is for every program that follows the XDG
+// base directory specification.
 func (s *surveyor) program(name string) string {
+	if name == "xdg" {
+		return "/etc/xdg"
+	}
 	for _, dir := range programDirs {
 		if info, err := s.tree.Lstat(dir + name); err == nil && info.Mode.IsDir() {
 			return dir + name
@@ -254,15 +259,20 @@ func (s *surveyor) program(name string) string {
 
 // isService reports whether the host has a service of that name.
 func (s *surveyor) isService(name string) bool {
-	for _, p := range []string{
-		"/usr/lib/systemd/system/" + strings.ToLower(name) + ".service", "/usr/lib/systemd/system/" + strings.ToLower(name) + "d.service",
-		"/usr/lib/systemd/system/" + strings.ToLower(name) + "@.service", "/etc/init.d/" + name,
-	} {
-		if _, err := s.tree.Lstat(p); err == nil {
-			return true
+	if s.services == nil {
+		s.services = map[string]bool{}
+		const all = 1 << 16
+		for _, unit := range SomeNames(s.tree, "/usr/lib/systemd/system", all) {
+			if n, ok := strings.CutSuffix(unit, ".service"); ok {
+				s.services[strings.TrimSuffix(n, "@")] = true
+			}
+		}
+		for _, script := range SomeNames(s.tree, "/etc/init.d", all) {
+			s.services[script] = true
 		}
 	}
-	return false
+	lower := strings.ToLower(name)
+	return s.services[name] || s.services[lower] || s.services[lower+"d"]
 }
 
 // survey looks at everything below a directory.

@@ -10,6 +10,8 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/sandboxrun/sandboxrun/container"
+	"github.com/sandboxrun/sandboxrun/container/diagnose"
+	"github.com/sandboxrun/sandboxrun/container/trust"
 	"github.com/sandboxrun/sandboxrun/spec"
 )
 
@@ -91,7 +93,7 @@ func readPolicy(in *spec.Input, name string, stdin io.Reader) error {
 }
 
 // plan reads a policy and decides.
-func (p *program) plan(name string, workspace bool, env map[string]string, t container.Trust) (*spec.Plan, error) {
+func (p *program) plan(name string, workspace bool, env map[string]string, t trust.Known) (*spec.Plan, error) {
 	d, err := p.decide(name, workspace, env, t)
 	return d.plan, err
 }
@@ -103,7 +105,7 @@ type decision struct {
 	plan   *spec.Plan
 }
 
-func (p *program) decide(name string, workspace bool, env map[string]string, t container.Trust) (d decision, err error) {
+func (p *program) decide(name string, workspace bool, env map[string]string, t trust.Known) (d decision, err error) {
 	if d.policy, err = p.loadPolicy(name, workspace); err != nil {
 		return d, err
 	}
@@ -111,7 +113,7 @@ func (p *program) decide(name string, workspace bool, env map[string]string, t c
 		return d, err
 	}
 	t.Policy, t.RuntimeDir = d.policy.Paths, p.env["XDG_RUNTIME_DIR"]
-	if err = container.AddTrust(d.host, t); err != nil {
+	if err = trust.Add(d.host, t); err != nil {
 		return d, err
 	}
 	d.host.Env, d.host.ExecEnv = p.env, env
@@ -130,7 +132,7 @@ func machineFirst(err error) error {
 	if code := describe(err).code; code != spec.CodeNotIdmapped && code != spec.CodeProgramIsRoot {
 		return err
 	}
-	if step := container.Diagnose(); step != nil {
+	if step := diagnose.Machine(); step != nil {
 		return step
 	}
 	return err

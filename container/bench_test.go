@@ -7,6 +7,8 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/sandboxrun/sandboxrun/container/check"
+	"github.com/sandboxrun/sandboxrun/container/owner"
 	"github.com/sandboxrun/sandboxrun/spec"
 )
 
@@ -35,7 +37,7 @@ func sandboxFor(tb testing.TB, policy *spec.Policy) *Sandbox {
 		tb.Fatal(err)
 	}
 	tb.Cleanup(store.Close)
-	sb, err := store.Create("test", plan, &Owner{PID: os.Getpid()})
+	sb, err := store.Create("test", plan, &owner.Owner{PID: os.Getpid()})
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -108,7 +110,7 @@ func BenchmarkChecks(b *testing.B) {
 		b.Fatal(err)
 	}
 	for b.Loop() {
-		if _, err := sb.newChecker(plan).run(filter); err != nil {
+		if _, err := check.New(plan.Checks, plan.View, sb.store.path).Run(sb.checked(filter)); err != nil {
 			b.Fatal(err)
 		}
 	}

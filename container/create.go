@@ -18,6 +18,13 @@ import (
 	"github.com/opencontainers/runtime-spec/specs-go"
 	"golang.org/x/sys/unix"
 
+	"github.com/sandboxrun/sandboxrun/container/build"
+	"github.com/sandboxrun/sandboxrun/container/check"
+	"github.com/sandboxrun/sandboxrun/container/diagnose"
+	"github.com/sandboxrun/sandboxrun/container/owner"
+	"github.com/sandboxrun/sandboxrun/container/procfs"
+	"github.com/sandboxrun/sandboxrun/container/setgroup"
+	"github.com/sandboxrun/sandboxrun/container/trust"
 	"github.com/sandboxrun/sandboxrun/forkexec"
 	"github.com/sandboxrun/sandboxrun/spec"
 )
@@ -28,7 +35,7 @@ const pauseStub = "/proc/self/fd/3"
 // Create builds a sandbox and leaves it ready for Exec. It ends with its owner; nil means that only Delete ends it.
 // Whatever fails, nothing is left behind. Where the plan has a relay, the calling program must be one that answers to
 // RelayCommand by Relay.
-func (s *Store) Create(id string, plan *spec.Plan, owner *Owner) (*Sandbox, error) {
+func (s *Store) Create(id string, plan *spec.Plan, owner *owner.Owner) (*Sandbox, error) {
 	return s.CreateWith(id, plan, Options{Owner: owner})
 }
 
@@ -37,7 +44,7 @@ func (s *Store) CreateWith(id string, plan *spec.Plan, o Options) (_ *Sandbox, e
 	if err := CheckID(id); err != nil {
 		return nil, err
 	}
-	writable, err := s.keptFrom(plan.View)
+	writable, err := trust.KeptFrom(s.path, s.root, plan.View)
 	if err != nil {
 		return nil, err
 	}
@@ -50,7 +57,7 @@ func (s *Store) CreateWith(id string, plan *spec.Plan, o Options) (_ *Sandbox, e
 	defer func() {
 		if err != nil {
 			sb.discard(lock)
-			err = noNextBest(err, plan.BestEffort)
+			err = diagnose.NoNextBest(err, plan.BestEffort)
 		}
 	}()
 	if err := s.reserveID(id, plan); err != nil {
@@ -69,7 +76,7 @@ func (s *Store) CreateWith(id string, plan *spec.Plan, o Options) (_ *Sandbox, e
 		return nil, fail("sandbox_unavailable", "", "create sandbox: %w", err)
 	}
 	if plan.SetGroup {
-		asking, err := askingFilter(plan.Spec.Linux.Seccomp, runtime.GOARCH)
+		asking, err := setgroup.Filter(plan.Spec.Linux.Seccomp, runtime.GOARCH)
 		if err != nil {
 			return nil, fail("sandbox_unavailable", "", "create sandbox: %w", err)
 		}
@@ -91,14 +98,14 @@ func (s *Store) CreateWith(id string, plan *spec.Plan, o Options) (_ *Sandbox, e
 // start has libcontainer make the namespaces around process 1, builds what programs see in them, proves that it is as
 // planned, and lets process 1 go once the state is on disk.
 func (sb *Sandbox) start(plan *spec.Plan, o Options, filter []unix.SockFilter, dir *os.Root, lock *os.File) error {
-	checks := sb.newChecker(plan)
-	plan = sabotagePlan(sb, plan)
-	trees, err := openTrees(plan.Spec)
+	checks := check.New(plan.Checks, plan.View, sb.store.path)
+	plan = sb.sabotage(plan)
+	trees, err := build.OpenTrees(plan.Spec)
 	if err != nil {
 		return err
 	}
-	defer trees.close()
-	around := lookAround(plan)
+	defer trees.Close()
+	around := build.LookAround(plan)
 	ready, release, err := os.Pipe()
 	if err != nil {
 		return fmt.Errorf("create sandbox: %w", err)
@@ -124,7 +131,7 @@ func (sb *Sandbox) start(plan *spec.Plan, o Options, filter []unix.SockFilter, d
 	if err != nil {
 		return err
 	}
-	if err = sb.furnish(plan, trees, await(around, plan)); err == nil {
+	if err = sb.furnish(plan, trees, build.Await(around, plan)); err == nil {
 		err = sb.prove(plan, o, checks, filter, dir)
 	}
 	if err != nil {
@@ -139,19 +146,19 @@ func (sb *Sandbox) start(plan *spec.Plan, o Options, filter []unix.SockFilter, d
 	}
 	ready.Close()
 	waitClosed(release)
-	if !pidfdAlive(sb.init) {
+	if !procfs.PidfdAlive(sb.init) {
 		return fail("sandbox_unavailable", "", "create sandbox: process 1 has ended")
 	}
 	return nil
 }
 
 // furnish builds what programs see.
-func (sb *Sandbox) furnish(plan *spec.Plan, trees trees, found *sights) error {
-	sb.state.Warnings = append(slices.Clip(sb.state.Warnings), found.warnings()...)
-	ops := append(networkSteps(plan, sb.state.Launch.Namespaces), viewSteps(plan, trees, found)...)
+func (sb *Sandbox) furnish(plan *spec.Plan, trees build.Trees, found *build.Sights) error {
+	sb.state.Warnings = append(slices.Clip(sb.state.Warnings), found.Warnings()...)
+	ops := append(build.Network(plan, sb.state.Launch.Namespaces), build.View(plan, trees, found)...)
 	missing, err := forkexec.Build(sb.init, sb.state.Launch.Namespaces, ops)
 	if err != nil {
-		return buildError(err)
+		return build.Explain(err)
 	}
 	for _, what := range missing {
 		sb.state.Warnings = append(sb.state.Warnings, "network: this machine does not allow it: "+what)
@@ -163,8 +170,8 @@ func (sb *Sandbox) furnish(plan *spec.Plan, trees trees, found *sights) error {
 }
 
 // prove checks that the sandbox is as it was planned, and only then writes down what execs need to know.
-func (sb *Sandbox) prove(plan *spec.Plan, o Options, checks *checker, filter []unix.SockFilter, dir *os.Root) (err error) {
-	if sb.state.Checks, err = checks.run(filter); err != nil {
+func (sb *Sandbox) prove(plan *spec.Plan, o Options, checks *check.Checker, filter []unix.SockFilter, dir *os.Root) (err error) {
+	if sb.state.Checks, err = checks.Run(sb.checked(filter)); err != nil {
 		return err
 	}
 	if err := sb.startRecord(plan, o); err != nil {
@@ -281,16 +288,16 @@ func noCgroups() map[string]string {
 }
 
 // pauseFiles are the descriptors of process 1 from 3 on; stub.c says what each is.
-func pauseFiles(owner *Owner, lock, ready, sealed *os.File) ([]*os.File, error) {
+func pauseFiles(of *owner.Owner, lock, ready, sealed *os.File) ([]*os.File, error) {
 	stub, err := forkexec.Stub()
 	if err != nil {
 		return nil, err
 	}
 	pass := []*os.File{stub, lock, ready, sealed}
-	if owner == nil {
+	if of == nil {
 		return pass, nil
 	}
-	pidfd, err := openOwner(owner)
+	pidfd, err := owner.Open(of)
 	if err != nil {
 		return nil, err
 	}
@@ -304,7 +311,7 @@ func (sb *Sandbox) register(st *libcontainer.State) {
 }
 
 // libcontainerConfig is what libcontainer makes of the Plan's OCI configuration: the namespaces, the maps of users and
-// process 1. The mounts are ours to make (build.go), and the program is never libcontainer's to start.
+// process 1. The mounts are ours to make (package build), and the program is never libcontainer's to start.
 func libcontainerConfig(cgroup, base string, host bool, s *specs.Spec) (*configs.Config, error) {
 	own := &specs.Spec{
 		Version: s.Version, Hostname: s.Hostname, Root: &specs.Root{Path: base, Readonly: true},
@@ -319,7 +326,7 @@ func libcontainerConfig(cgroup, base string, host bool, s *specs.Spec) (*configs
 	}
 	if host {
 		own.Mounts = append(own.Mounts, specs.Mount{
-			Destination: hostDir, Type: "bind", Source: "/", Options: []string{"rbind", "rprivate"},
+			Destination: build.HostDir, Type: "bind", Source: "/", Options: []string{"rbind", "rprivate"},
 		})
 	}
 	config, err := specconv.CreateLibcontainerConfig(&specconv.CreateOpts{
@@ -342,16 +349,16 @@ func startError(err error) error {
 	if fullDisk(err) {
 		return fail("state_unusable", diskHint, "create sandbox: %w", err)
 	}
-	if step := Diagnose(); step != nil {
+	if step := diagnose.Machine(); step != nil {
 		return step
 	}
-	if e := capabilityError("create sandbox", err); e != nil {
+	if e := diagnose.Lacking("create sandbox", err); e != nil {
 		return e
 	}
 	if strings.HasSuffix(err.Error(), unix.EMFILE.Error()) { // a child of libcontainer's says by words alone what it met
-		return fail(CodeLimitReached, filesHint, "create sandbox: %w", err)
+		return fail(diagnose.CodeLimitReached, diagnose.FilesHint, "create sandbox: %w", err)
 	}
-	if e := noRoom("create sandbox", err); e != nil {
+	if e := diagnose.NoRoom("create sandbox", err); e != nil {
 		return e
 	}
 	return fail("sandbox_unavailable", "sandboxrun --debug says more", "create sandbox: %w", err)

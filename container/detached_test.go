@@ -16,6 +16,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/sandboxrun/sandboxrun/container/trust"
 	"github.com/sandboxrun/sandboxrun/spec"
 )
 
@@ -68,25 +69,6 @@ func TestStreamFileFails(t *testing.T) {
 	s.keep([]byte("ab"))
 	if w := s.close(); w != "write it: no space left on device: the last 2 bytes of the stream are not in it" {
 		t.Errorf("warning %q", w)
-	}
-}
-
-func TestReadMounts(t *testing.T) {
-	text := `24 30 0:22 / /sys rw,nosuid shared:7 - sysfs sysfs rw
-61 30 8:1 /srv/a\040b /mnt/c\134d rw - ext4 /dev/sda1 rw
-nonsense
-62 30 8:1
-63 30 8:2 / / rw - ext4 /dev/sda2 rw
-`
-	got, err := readMounts(strings.NewReader(text))
-	want := []mountLine{{24, 30, spec.Place{Dev: "0:22", Path: "/"}, "/sys", true}, {61, 30, spec.Place{Dev: "8:1", Path: "/srv/a b"}, `/mnt/c\d`, true}, {63, 30, spec.Place{Dev: "8:2", Path: "/"}, "/", true}}
-	if err != nil || !reflect.DeepEqual(got, want) {
-		t.Errorf("got %+v, %v", got, err)
-	}
-	for s, want := range map[string]string{`a`: "a", `\040`: " ", `\04`: `\04`, `\999x`: `\999x`, `\134040`: `\040`} {
-		if got := unescape(s); got != want {
-			t.Errorf("%s: got %q, want %q", s, got, want)
-		}
 	}
 }
 
@@ -148,33 +130,33 @@ func TestHostWalk(t *testing.T) {
 		{path: "dangling", at: "c", missing: "new", links: 1},
 		{path: "stuck", links: 1, err: unix.ENOENT},
 		{path: "a/no/new", err: unix.ENOENT},
-		{path: "loop", links: maxLinks, err: unix.ELOOP},
+		{path: "loop", links: trust.MostLinks, err: unix.ELOOP},
 		{path: "file", err: unix.ENOTDIR},
 		{path: "file/x", err: unix.ENOTDIR},
 	}
 	for _, tt := range tests {
 		links := 0
-		w := hostWalk{rest: strings.Split(dir+"/"+tt.path, "/"), follow: func(*os.File) error { links++; return nil }}
-		missing, err := w.walk()
+		w := trust.Walk{Rest: strings.Split(dir+"/"+tt.path, "/"), Follow: func(*os.File) error { links++; return nil }}
+		missing, err := w.Go()
 		if !errors.Is(err, tt.err) || missing != tt.missing || links != tt.links {
 			t.Errorf("%s: %q is missing, %d links, %v", tt.path, missing, links, err)
 		}
-		if at, _ := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", w.at.Fd())); tt.err == nil && at != filepath.Join(dir, tt.at) {
+		if at, _ := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", w.At.Fd())); tt.err == nil && at != filepath.Join(dir, tt.at) {
 			t.Errorf("%s: leads to %s", tt.path, at)
 		}
-		w.at.Close()
+		w.At.Close()
 	}
 	refuse := errors.New("refused")
-	w := hostWalk{rest: strings.Split(dir+"/a/up/x", "/"), follow: func(at *os.File) error {
+	w := trust.Walk{Rest: strings.Split(dir+"/a/up/x", "/"), Follow: func(at *os.File) error {
 		if to, _ := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", at.Fd())); to != dir+"/a" {
 			t.Errorf("asked about %s", to)
 		}
 		return refuse
 	}}
-	if _, err := w.walk(); !errors.Is(err, refuse) {
+	if _, err := w.Go(); !errors.Is(err, refuse) {
 		t.Errorf("got %v", err)
 	}
-	w.at.Close()
+	w.At.Close()
 }
 
 // slowTail is what tail does, by splitting all of the text.

@@ -18,6 +18,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/sandboxrun/sandboxrun/container/diagnose"
+	"github.com/sandboxrun/sandboxrun/container/fault"
+	"github.com/sandboxrun/sandboxrun/container/procfs"
 	"github.com/sandboxrun/sandboxrun/forkexec"
 )
 
@@ -92,7 +95,7 @@ func (s *Store) Detach(id string, req Request) (string, error) {
 		_ = cmd.Wait()
 		ended := fmt.Errorf("its monitor has ended: %s", cmd.ProcessState)
 		doing := fmt.Sprintf("start program in sandbox %q", id)
-		if e := noRoom(doing, ended); e != nil {
+		if e := diagnose.NoRoom(doing, ended); e != nil {
 			return "", e
 		}
 		return "", fail("sandbox_unavailable", "", "%s: %w", doing, ended)
@@ -170,8 +173,8 @@ func Monitor(in io.ReadCloser, answer io.WriteCloser, started func(*Running)) {
 			r.Error.Code, r.Error.Hint = e.Code, e.Hint
 			r.Exec, r.Isolated = e.Exec, e.Isolated
 		}
-		if hint := Scarce(err); hint != "" {
-			r.Error.Code, r.Error.Hint = CodeLimitReached, hint
+		if hint := diagnose.Scarce(err); hint != "" {
+			r.Error.Code, r.Error.Hint = diagnose.CodeLimitReached, hint
 		}
 	}
 	heard := json.NewEncoder(answer).Encode(r)
@@ -220,7 +223,7 @@ func (sb *Sandbox) startMonitored(req Request) (_ *monitored, err error) {
 	m := &monitored{sb: sb, path: filepath.Join(execsDir, ".new-"+rand.Text())}
 	if err := m.prepare(&req); err != nil {
 		m.discard()
-		if pidfdWait(sb.init, 0) {
+		if procfs.PidfdWait(sb.init, 0) {
 			return nil, sb.lost()
 		}
 		return nil, fail("state_unusable", diskHint, "start program in sandbox %q: %w", sb.state.ID, err)
@@ -312,7 +315,7 @@ func (m *monitored) finish(keep bool) {
 	switch {
 	case !keep:
 		m.discard()
-	case err != nil || res.Outcome == SandboxLost && !pidfdAlive(m.sb.init):
+	case err != nil || res.Outcome == SandboxLost && !procfs.PidfdAlive(m.sb.init):
 	default:
 		_ = m.save(res) // a lost result shows as a lost exec
 	}
@@ -332,7 +335,7 @@ func (m *monitored) save(res *Result) error {
 		res.Stdout, res.Stderr, res.Encoding = "", "", encodingText
 		res.StdoutBase64, res.StderrBase64 = "", ""
 		res.StdoutTruncated, res.StderrTruncated = res.StdoutBytes > 0, res.StderrBytes > 0
-		res.Warnings = append(res.Warnings, fmt.Sprintf("the output is not in the result: %v", cause(err)))
+		res.Warnings = append(res.Warnings, fmt.Sprintf("the output is not in the result: %v", fault.Cause(err)))
 		err = m.write(res)
 	}
 	if cerr := m.result.Close(); err == nil {

@@ -8,6 +8,9 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/sandboxrun/sandboxrun/container/owner"
+	"github.com/sandboxrun/sandboxrun/container/procfs"
 )
 
 // Proc is a process of a program in a sandbox.
@@ -96,14 +99,14 @@ func nestedIn(path string, outer uint64) bool {
 }
 
 func describe(pid int) (Proc, bool) {
-	fields, err := procStat(pid)
+	fields, err := procfs.Stat(pid)
 	if err != nil {
 		return Proc{}, false
 	}
-	p := Proc{PID: pid, State: fields[0], Command: strings.Join(commandLine(pid), " ")}
+	p := Proc{PID: pid, State: fields[0], Command: strings.Join(owner.CommandLine(pid), " ")}
 	p.PPID, _ = strconv.Atoi(fields[1])
 	if p.Command == "" {
-		p.Command = "[" + comm(pid) + "]"
+		p.Command = "[" + owner.Comm(pid) + "]"
 	}
 	p.Inside = insidePID(pid)
 	return p, p.Inside > 0

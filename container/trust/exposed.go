@@ -1,0 +1,137 @@
+package trust
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/sandboxrun/sandboxrun/container/fault"
+	"github.com/sandboxrun/sandboxrun/container/procfs"
+	"github.com/sandboxrun/sandboxrun/rootfs"
+	"github.com/sandboxrun/sandboxrun/spec"
+)
+
+const codeExposed = "state_exposed"
+
+// IsKept refuses a state directory that a running sandbox of the caller's lets its programs write.
+func IsKept(state string, root *os.Root, h *spec.Host) error {
+	g, ok := h.Ground.(*ground)
+	if !ok {
+		return nil
+	}
+	own := g.inUse().own
+	if len(own) == 0 {
+		return nil
+	}
+	dir, err := root.Open(".")
+	if err != nil {
+		return fmt.Errorf("open state directory: %w", fault.Cause(err))
+	}
+	defer dir.Close()
+	place, err := procfs.PlaceOf(dir, g.mounts)
+	if err != nil {
+		return fault.New(codeExposed, "was it removed? try again", "find out where the state directory %q is: %w", state, err)
+	}
+	for _, r := range own {
+		inside, err := r.exposes(place)
+		pid := filepath.Base(r.proc)
+		if err != nil {
+			return fault.New(codeExposed, "try again, or keep the state elsewhere: --root DIR", "read the mounts of process %s: %w", pid, err)
+		}
+		if inside != "" {
+			return fault.New(codeExposed, "end that sandbox: kill -KILL "+pid+", look at what the directory holds and remove it; "+
+				"or keep the state elsewhere: --root DIR",
+				"programs in sandbox %q can write the state directory %q, as %q", r.sealed.ID, state, inside)
+		}
+	}
+	return nil
+}
+
+// exposes is where its programs can write a place.
+func (r running) exposes(place spec.Place) (string, error) {
+	if !r.mayWrite(place) {
+		return "", nil
+	}
+	mounts, err := os.ReadFile(r.proc + "/mountinfo")
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ESRCH) || errors.Is(err, unix.EINVAL) {
+		return "", nil // it has ended
+	}
+	if err != nil {
+		return "", err
+	}
+	return exposedIn(mounts, place)
+}
+
+// writable lists what of the host a view lets programs write, as forkexec.Sealed has it.
+func (g *ground) writable(v *rootfs.View) ([]string, error) {
+	var list []string
+	for _, m := range v.Mounts {
+		if m.Kind != rootfs.MountBind || !m.Writable || m.Pin || m.Source == "" {
+			continue
+		}
+		shown, err := g.Shown(m.Source)
+		if err != nil {
+			return nil, fmt.Errorf("find out where %q is: %w", m.Source, err)
+		}
+		for _, s := range shown {
+			list = append(list, s.Place.Dev+" "+s.Place.Path)
+		}
+	}
+	return list, nil
+}
+
+// mayWrite says whether one of a sandbox's mounts may let its programs write a place. To read the mounts themselves costs more.
+func (r running) mayWrite(place spec.Place) bool {
+	return slices.ContainsFunc(r.sealed.Writable, func(text string) bool {
+		dev, path, _ := strings.Cut(text, " ")
+		return place.Within(spec.Place{Dev: dev, Path: path})
+	})
+}
+
+// exposedIn is where a program can write a place by one of these mounts.
+func exposedIn(mountinfo []byte, place spec.Place) (string, error) {
+	list, err := procfs.ReadMounts(bytes.NewReader(mountinfo))
+	if err != nil {
+		return "", err
+	}
+	for i := range list {
+		m := &list[i]
+		if !m.Writable || !place.Within(m.Place) {
+			continue
+		}
+		inside := filepath.Join(m.Target, strings.TrimPrefix(place.Path, m.Path))
+		if !covered(list, m.ID, inside, nil) && inSight(list, m) {
+			return inside, nil
+		}
+	}
+	return "", nil
+}
+
+// covered says whether a path that a mount shows has another mount on it or above it.
+func covered(list []procfs.Mount, on int, inside string, but *procfs.Mount) bool {
+	return slices.ContainsFunc(list, func(m procfs.Mount) bool {
+		return m.Parent == on && (but == nil || m.ID != but.ID) && procfs.Within(inside, m.Target)
+	})
+}
+
+// inSight says whether no mount hides a whole other one.
+func inSight(list []procfs.Mount, m *procfs.Mount) bool {
+	for range list { // no way up is longer
+		i := slices.IndexFunc(list, func(up procfs.Mount) bool { return up.ID == m.Parent && up.ID != m.ID })
+		if i < 0 {
+			return true
+		}
+		if covered(list, m.Parent, m.Target, m) {
+			return false
+		}
+		m = &list[i]
+	}
+	return true
+}

@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"net/http"
+	"net/textproto"
 	"net/url"
 	"strings"
 	"time"
@@ -15,7 +15,7 @@ import (
 	"github.com/urfave/cli/v2"
 )
 
-// proxyConnectCommand is for programs inside, above all ssh: what nc -X connect would do, for images that have no nc.
+// proxyConnectCommand is for programs inside, mostly ssh. It does what nc -X connect does, for images without nc.
 func (p *program) proxyConnectCommand() *cli.Command {
 	return &cli.Command{
 		Name: "proxy-connect", Usage: "connect standard input and output to a host through the proxy", ArgsUsage: "HOST PORT",
@@ -41,27 +41,29 @@ func (p *program) proxyConnect(target string) error {
 	if err != nil {
 		return fmt.Errorf("connect to proxy: %w", err)
 	}
-	defer conn.Close() //nolint:errcheck // nothing is left to be told
+	defer conn.Close() //nolint:errcheck // no error matters any more
 	if _, err := fmt.Fprintf(conn, "CONNECT %s HTTP/1.1\r\nHost: %s\r\n\r\n", target, target); err != nil {
 		return fmt.Errorf("ask proxy: %w", err)
 	}
-	in := bufio.NewReader(conn)
-	res, err := http.ReadResponse(in, &http.Request{Method: http.MethodConnect})
+	in := textproto.NewReader(bufio.NewReader(conn))
+	answer, err := in.ReadLine()
+	if err == nil {
+		_, err = in.ReadMIMEHeader()
+	}
 	if err != nil {
 		return fmt.Errorf("read answer of proxy: %w", err)
 	}
-	if res.StatusCode != http.StatusOK {
-		why, _ := io.ReadAll(io.LimitReader(res.Body, 4<<10)) // the status alone would do
-		_ = res.Body.Close()
-		return fmt.Errorf("connect to %s: %s", target, cmp.Or(strings.TrimSpace(string(why)), res.Status))
+	if _, status, _ := strings.Cut(answer, " "); !strings.HasPrefix(status, "200 ") {
+		why, _ := io.ReadAll(io.LimitReader(in.R, 4<<10)) // without the body the status is enough
+		return fmt.Errorf("connect to %s: %s", target, cmp.Or(strings.TrimSpace(string(why)), status))
 	}
 	go func() {
 		_, _ = io.Copy(conn, p.in)
 		if t, ok := conn.(*net.TCPConn); ok {
-			_ = t.CloseWrite() // the other direction goes on
+			_ = t.CloseWrite() // the other direction stays open
 		}
 	}()
-	if _, err := io.Copy(p.out, in); err != nil && !errors.Is(err, net.ErrClosed) {
+	if _, err := io.Copy(p.out, in.R); err != nil && !errors.Is(err, net.ErrClosed) {
 		return unlessClosed(err)
 	}
 	return nil

@@ -13,7 +13,7 @@ import (
 func TestVerify(t *testing.T) {
 	data, head := made(t, story("s1")...)
 	r := verify(t, data, Options{
-		Policy: Digest([]byte("policy")), Sandbox: "s1", Session: head.Session, Head: head.Hash,
+		Policy: Digest([]byte("policy")), Sandbox: "s1", Head: head.Hash,
 	})
 	if !r.Well || !r.Finished || r.Events != 8 || r.Head != head || r.Signature != SignatureNone {
 		t.Errorf("%+v", r)
@@ -67,7 +67,6 @@ func TestVerifyFindsTampering(t *testing.T) {
 		"a line of another":       {with(set(4, theirs[4])), "record_foreign_line:5", Options{}},
 		"the end of another":      {with(func(l []string) []string { return append(l[:4], theirs[4:]...) }), "record_foreign_line:5", Options{}},
 		"another's record":        {string(other), "record_swapped:1", Options{Sandbox: "s1"}},
-		"another session's":       {string(other), "record_swapped:1", Options{Session: head.Session}},
 		"another policy":          {string(data), "record_wrong_policy:1", Options{Policy: Digest([]byte("other"))}},
 		"no JSON":                 {with(set(2, "nonsense\n")), "record_bad_json:3", Options{}},
 		"no JSON at the end":      {string(data) + "nonsense\n", "record_bad_json:9", Options{}},
@@ -95,7 +94,7 @@ func TestVerifyFindsTampering(t *testing.T) {
 	if len(messages) != 2 {
 		t.Errorf("messages are not told apart: %v", messages)
 	}
-	// That all hashes are calculated anew a chain does not show; what is kept elsewhere does.
+	// A chain does not show that all hashes were computed anew. A hash or signature outside the file does.
 	forged := []byte(chain([]string{whole[0], whole[1], strings.Replace(whole[2], "not_tested", "held", 1), whole[3], whole[4], whole[5], whole[6], whole[7]}))
 	if r := verify(t, forged, Options{}); !r.Well {
 		t.Errorf("a record that was written anew: %+v", r.Problems)
@@ -152,7 +151,7 @@ func TestVerifyTellsOfReading(t *testing.T) {
 	}
 }
 
-// The hashes are what the package's documentation says: somebody else's program can check them.
+// The hashes are as in the package's documentation, so other programs can check them.
 func TestHashesInPython(t *testing.T) {
 	python, err := exec.LookPath("python3")
 	if err != nil {
@@ -187,7 +186,7 @@ func FuzzVerify(f *testing.F) {
 	f.Add([]byte(string(data)+hashMark+Digest(data)+"\"}\n"), []byte("{}"))
 	f.Fuzz(func(t *testing.T, record, signature []byte) {
 		r, err := Verify(bytes.NewReader(record), Options{Signature: signature, Key: make([]byte, 32)})
-		if err != nil || r.Well { // it is signed by nobody
+		if err != nil || r.Well { // it has no signature
 			t.Errorf("%+v, %v", r, err)
 		}
 	})

@@ -9,7 +9,7 @@ import (
 )
 
 // keyExamples has for each key of a policy two values (TOML), and what else the policy needs for them to matter. The two
-// policies must differ in their Plans: a key that decides nothing would promise what nobody enforces.
+// policies must differ in their Plans, because a key that changes no Plan would promise something that nothing enforces.
 var keyExamples = map[string]struct{ rest, one, other string }{
 	"enforce":            {"", `enforce = "required"`, `enforce = "best_effort"`},
 	"extends":            {"", "", `extends = "default"`},
@@ -53,16 +53,21 @@ var keyExamples = map[string]struct{ rest, one, other string }{
 		"", "[network]\nmode = 'allowlist'\nallowed_hosts = ['a.example']",
 		"[network]\nmode = 'allowlist'\nallowed_hosts = ['a.example']\ntransparent = false",
 	},
-	"limits.wall":   {"", "", "[limits]\nwall = '1s'"},
-	"limits.idle":   {"", "", "[limits]\nidle = '1s'"},
-	"limits.cpu":    {"", "", "[limits]\ncpu = '1s'"},
-	"limits.cpus":   {"", "", "[limits]\ncpus = 1.0"},
-	"limits.memory": {"", "", "[limits]\nmemory = '64M'"},
-	"limits.pids":   {"", "", "[limits]\npids = 10"},
-	"limits.file":   {"", "", "[limits]\nfile = '1M'"},
-	"limits.disk":   {"[files]\nwrite = ['/home/ada/work/out']", "", "[limits]\ndisk = '1M'"},
-	"limits.nofile": {"", "", "[limits]\nnofile = 64"},
-	"limits.output": {"", "", "[limits]\noutput = '1M'"},
+	"network.upstream_proxy": {
+		"", "[network]\nmode = 'allowlist'", "[network]\nmode = 'allowlist'\nupstream_proxy = 'http://proxy.example:3128'",
+	},
+	"network.no_proxy": {"", "[network]\nmode = 'allowlist'", "[network]\nmode = 'allowlist'\nno_proxy = ['a.example']"},
+	"network.explain":  {"", "[network]\nmode = 'allowlist'", "[network]\nmode = 'allowlist'\nexplain = true"},
+	"limits.wall":      {"", "", "[limits]\nwall = '1s'"},
+	"limits.idle":      {"", "", "[limits]\nidle = '1s'"},
+	"limits.cpu":       {"", "", "[limits]\ncpu = '1s'"},
+	"limits.cpus":      {"", "", "[limits]\ncpus = 1.0"},
+	"limits.memory":    {"", "", "[limits]\nmemory = '64M'"},
+	"limits.pids":      {"", "", "[limits]\npids = 10"},
+	"limits.file":      {"", "", "[limits]\nfile = '1M'"},
+	"limits.disk":      {"[files]\nwrite = ['/home/ada/work/out']", "", "[limits]\ndisk = '1M'"},
+	"limits.nofile":    {"", "", "[limits]\nnofile = 64"},
+	"limits.output":    {"", "", "[limits]\noutput = '1M'"},
 }
 
 // TestEveryKeyDecides is the recipe for a key (CONTRIBUTING.md) as a test: each key of the table is refused as not
@@ -102,7 +107,7 @@ func TestEveryKeyDecides(t *testing.T) {
 		case !ok:
 			t.Errorf("%s has no example here: see the recipe for a key in CONTRIBUTING.md", k)
 		default:
-			// What stands at the top of the file comes before the tables.
+			// In TOML, top-level keys come before the tables.
 			one, other := outcome(k, "version = 1\n"+example.one+"\n"+example.rest), outcome(k, "version = 1\n"+example.other+"\n"+example.rest)
 			if one == other {
 				t.Errorf("%s decides nothing: the Plans of %q and %q are equal", k, example.one, example.other)

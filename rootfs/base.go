@@ -41,6 +41,7 @@ func (c *compiler) addBase() error {
 			c.showBase(dir, others)
 		}
 		c.addEtc()
+		c.addProgramData()
 	case BaseHost:
 		if err := c.addHost(b); err != nil {
 			return err

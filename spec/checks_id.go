@@ -45,6 +45,9 @@ func foreign(p *Policy, tree rootfs.Tree, plan *Plan) []hooks.Path {
 		}
 	}
 	for _, m := range plan.View.Mounts {
+		if len(list) >= mostForeign {
+			break
+		}
 		if writableTmpfs(m) || granted(p, m) || m.Pin && m.Link {
 			continue
 		}
@@ -77,19 +80,15 @@ func writableTmpfs(m rootfs.Mount) bool {
 // not empty. The entry must not be a program, because a change of its owner would remove its file capabilities.
 func within(tree rootfs.Tree, m rootfs.Mount) []hooks.Path {
 	const most = 20 // names that it looks at
-	names, err := tree.ReadDir(m.Source)
-	if err != nil {
-		return nil
-	}
 	var found []hooks.Path
-	for _, name := range names[:min(len(names), most)] {
+	for _, name := range rootfs.SomeNames(tree, m.Source, most) {
 		info, err := tree.Lstat(path.Join(m.Source, name))
 		plain := err == nil && info.Mode.IsRegular() && info.Mode&(0o111|fs.ModeSetuid|fs.ModeSetgid) == 0
 		if !plain && (err != nil || !info.Mode.IsDir()) {
 			continue
 		}
 		if len(found) > 0 {
-			if in, err := tree.ReadDir(path.Join(m.Source, name)); err != nil || len(in) == 0 {
+			if len(rootfs.SomeNames(tree, path.Join(m.Source, name), 1)) == 0 {
 				continue
 			}
 			found[0].Beside = path.Join(m.Target, name)

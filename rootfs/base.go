@@ -164,7 +164,7 @@ func (c *compiler) addHostTop(name string) {
 
 // showTop binds a top-level directory. An empty one is made instead, so that targets can be made in it.
 func (c *compiler) showTop(host, target string) {
-	if names, err := c.tree.ReadDir(host); err == nil && len(names) == 0 {
+	if empty, err := Empty(c.Tree, host); err == nil && empty {
 		c.addEntry(Entry{Path: target, Kind: EntryDir, Mode: 0o755})
 		return
 	}

@@ -6,6 +6,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -45,15 +46,31 @@ func (hostTree) Readlink(p string) (string, error) {
 }
 
 func (hostTree) ReadDir(p string) ([]string, error) {
-	list, err := os.ReadDir(p)
+	dir, err := os.Open(p)
 	if err != nil {
 		return nil, treeError(err)
 	}
-	names := make([]string, len(list))
-	for i, e := range list {
-		names[i] = e.Name()
+	defer dir.Close()
+	names, err := dir.Readdirnames(-1)
+	if err != nil {
+		return nil, treeError(err)
 	}
+	slices.Sort(names)
 	return names, nil
+}
+
+// Empty says whether nothing is in a directory. It does not read a large one to its end.
+func (hostTree) Empty(p string) (bool, error) {
+	dir, err := os.Open(p)
+	if err != nil {
+		return false, treeError(err)
+	}
+	defer dir.Close()
+	_, err = dir.Readdirnames(1)
+	if errors.Is(err, io.EOF) {
+		return true, nil
+	}
+	return false, treeError(err)
 }
 
 // ReadFile reads a regular file, and opens nothing else.

@@ -14,6 +14,15 @@ type Tree interface {
 	Mounts() []HostMount                   // of the host, in the order of mountinfo
 }
 
+// Empty reports whether a directory of a tree has nothing in it. A tree that has a quicker way than to list it has a method Empty.
+func Empty(t Tree, path string) (bool, error) {
+	if quick, ok := t.(interface{ Empty(path string) (bool, error) }); ok {
+		return quick.Empty(path)
+	}
+	names, err := t.ReadDir(path)
+	return len(names) == 0, err
+}
+
 // Info is what Compile needs to know of a host file.
 type Info struct {
 	Mode     fs.FileMode

@@ -89,7 +89,7 @@ func within(tree rootfs.Tree, m rootfs.Mount) []hooks.Path {
 			continue
 		}
 		if len(found) > 0 {
-			if in, err := tree.ReadDir(path.Join(m.Source, name)); err != nil || len(in) == 0 {
+			if empty, err := rootfs.Empty(tree, path.Join(m.Source, name)); err != nil || empty {
 				continue
 			}
 			found[0].Beside = path.Join(m.Target, name)

@@ -164,7 +164,7 @@ func (c *compiler) addHostTop(name string) {
 
 // showTop binds a top-level directory. An empty one is made instead, so that targets can be made in it.
 func (c *compiler) showTop(host, target string) {
-	if empty, err := Empty(c.Tree, host); err == nil && empty {
+	if names, err := Some(c.Tree, host, 1); err == nil && len(names) == 0 {
 		c.addEntry(Entry{Path: target, Kind: EntryDir, Mode: 0o755})
 		return
 	}

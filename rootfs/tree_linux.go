@@ -1,6 +1,7 @@
 package rootfs
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -45,32 +46,21 @@ func (hostTree) Readlink(p string) (string, error) {
 	return text, treeError(err)
 }
 
-func (hostTree) ReadDir(p string) ([]string, error) {
+func (t hostTree) ReadDir(p string) ([]string, error) { return t.Some(p, -1) }
+
+// Some lists n of a directory's names, or all, sorted. It does not read a large directory to its end.
+func (hostTree) Some(p string, n int) ([]string, error) {
 	dir, err := os.Open(p)
 	if err != nil {
 		return nil, treeError(err)
 	}
 	defer dir.Close()
-	names, err := dir.Readdirnames(-1)
-	if err != nil {
+	names, err := dir.Readdirnames(n)
+	if err != nil && !errors.Is(err, io.EOF) {
 		return nil, treeError(err)
 	}
 	slices.Sort(names)
 	return names, nil
-}
-
-// Empty says whether nothing is in a directory. It does not read a large one to its end.
-func (hostTree) Empty(p string) (bool, error) {
-	dir, err := os.Open(p)
-	if err != nil {
-		return false, treeError(err)
-	}
-	defer dir.Close()
-	_, err = dir.Readdirnames(1)
-	if errors.Is(err, io.EOF) {
-		return true, nil
-	}
-	return false, treeError(err)
 }
 
 // ReadFile reads a regular file, and opens nothing else.
@@ -80,11 +70,18 @@ func (hostTree) ReadFile(p string) ([]byte, error) {
 		return nil, treeError(err)
 	}
 	defer f.Close()
-	data, err := io.ReadAll(io.LimitReader(f, maxReadFile+1))
-	if err == nil && len(data) > maxReadFile {
-		err = fmt.Errorf("read %q: larger than %d bytes", p, maxReadFile)
+	info, err := f.Stat()
+	if err != nil {
+		return nil, treeError(err)
 	}
-	return data, err
+	data := bytes.NewBuffer(make([]byte, 0, min(max(info.Size(), 0), maxReadFile)+bytes.MinRead))
+	if _, err := data.ReadFrom(io.LimitReader(f, maxReadFile+1)); err != nil {
+		return nil, err
+	}
+	if data.Len() > maxReadFile {
+		return nil, fmt.Errorf("read %q: larger than %d bytes", p, maxReadFile)
+	}
+	return data.Bytes(), nil
 }
 
 // Open opens a regular file for Explainer.Program, in the same way.

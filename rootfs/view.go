@@ -14,13 +14,16 @@ type Tree interface {
 	Mounts() []HostMount                   // of the host, in the order of mountinfo
 }
 
-// Empty reports whether a directory of a tree has nothing in it. A tree that has a quicker way than to list it has a method Empty.
-func Empty(t Tree, path string) (bool, error) {
-	if quick, ok := t.(interface{ Empty(path string) (bool, error) }); ok {
-		return quick.Empty(path)
+// Some lists at most n of the names in a directory of a tree, sorted. A tree that need not read a whole directory for that has
+// a method of that name.
+func Some(t Tree, path string, n int) ([]string, error) {
+	if quick, ok := t.(interface {
+		Some(path string, n int) ([]string, error)
+	}); ok {
+		return quick.Some(path, n)
 	}
 	names, err := t.ReadDir(path)
-	return len(names) == 0, err
+	return names[:min(len(names), n)], err
 }
 
 // Info is what Compile needs to know of a host file.

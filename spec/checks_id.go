@@ -45,6 +45,9 @@ func foreign(p *Policy, tree rootfs.Tree, plan *Plan) []hooks.Path {
 		}
 	}
 	for _, m := range plan.View.Mounts {
+		if len(list) >= mostForeign {
+			break
+		}
 		if writableTmpfs(m) || granted(p, m) || m.Pin && m.Link {
 			continue
 		}
@@ -77,19 +80,19 @@ func writableTmpfs(m rootfs.Mount) bool {
 // may be a program: whoever changes the owner of one takes its capabilities from it.
 func within(tree rootfs.Tree, m rootfs.Mount) []hooks.Path {
 	const most = 20 // names that are looked at
-	names, err := tree.ReadDir(m.Source)
+	names, err := rootfs.Some(tree, m.Source, most)
 	if err != nil {
 		return nil
 	}
 	var found []hooks.Path
-	for _, name := range names[:min(len(names), most)] {
+	for _, name := range names {
 		info, err := tree.Lstat(path.Join(m.Source, name))
 		plain := err == nil && info.Mode.IsRegular() && info.Mode&(0o111|fs.ModeSetuid|fs.ModeSetgid) == 0
 		if !plain && (err != nil || !info.Mode.IsDir()) {
 			continue
 		}
 		if len(found) > 0 {
-			if empty, err := rootfs.Empty(tree, path.Join(m.Source, name)); err != nil || empty {
+			if in, err := rootfs.Some(tree, path.Join(m.Source, name), 1); err != nil || len(in) == 0 {
 				continue
 			}
 			found[0].Beside = path.Join(m.Target, name)

@@ -54,12 +54,13 @@ func (sb *Sandbox) probePaths(plan *spec.Plan) []hooks.Path {
 		list = append(list, filepath.Clean(u.HomeDir))
 	}
 	var paths []hooks.Path
+	cover := spec.CoverOf(plan.View)
 	for _, p := range list {
 		real, err := filepath.EvalSymlinks(p)
 		if err != nil || real == "/" {
 			continue
 		}
-		if shown := spec.HostPath(plan.View, p); shown == p || shown == real {
+		if shown := cover.HostPath(p); shown == p || shown == real {
 			continue // granted, or masked and looked at as such
 		}
 		paths = append(paths, hooks.Path{Kind: hooks.ProbePath, Inside: p, Host: p})

@@ -37,13 +37,14 @@ type sights struct {
 	entries int
 	most    int // of entries
 	view    *rootfs.View
+	cover   *spec.Cover
 }
 
 // lookAround begins to search the grants of a plan. The result comes through the channel.
 func lookAround(plan *spec.Plan) <-chan *sights {
 	done := make(chan *sights, 1)
 	go func() {
-		s := &sights{view: plan.View}
+		s := &sights{view: plan.View, cover: spec.CoverOf(plan.View)}
 		for i, g := range plan.Search {
 			s.most = s.entries + (lookMost-s.entries)/(len(plan.Search)-i) // a large grant must not hide all others
 			s.grant(g)
@@ -174,8 +175,8 @@ func (l *looker) privileged(dir int, name string, st *unix.Stat_t) bool {
 // note adds a path unless another mount covers it.
 func (l *looker) note(list []string, rel string) []string {
 	inside := path.Join(l.target, rel)
-	m := spec.Covering(l.view, inside)
-	if m == nil || m.Writable != l.writable || spec.HostPath(l.view, inside) != filepath.Join(l.source, rel) || l.hidden(inside) {
+	m := l.cover.Mount(inside)
+	if m == nil || m.Writable != l.writable || l.cover.HostPath(inside) != filepath.Join(l.source, rel) || l.hidden(inside) {
 		return list
 	}
 	if len(list) == lookFound {

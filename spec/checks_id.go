@@ -44,6 +44,7 @@ func foreign(p *Policy, tree rootfs.Tree, plan *Plan) []hooks.Path {
 			list = append(list, hooks.Path{Inside: f}) // a device covers it
 		}
 	}
+	cover := CoverOf(plan.View)
 	for _, m := range plan.View.Mounts {
 		if len(list) >= mostForeign {
 			break
@@ -51,7 +52,7 @@ func foreign(p *Policy, tree rootfs.Tree, plan *Plan) []hooks.Path {
 		if writableTmpfs(m) || granted(p, m) || m.Pin && m.Link {
 			continue
 		}
-		it := hooks.Path{Inside: m.Target, Host: m.Source, Dir: m.Dir, Named: !inGrant(p, plan.View, path.Dir(m.Target))}
+		it := hooks.Path{Inside: m.Target, Host: m.Source, Dir: m.Dir, Named: !inGrant(p, cover, path.Dir(m.Target))}
 		list = append(list, it)
 		if m.Kind == rootfs.MountBind && m.Dir {
 			list = append(list, within(tree, m)...)
@@ -65,8 +66,8 @@ func foreign(p *Policy, tree rootfs.Tree, plan *Plan) []hooks.Path {
 }
 
 // inGrant says whether a grant, or a file system that is the program's own, shows what is at a path.
-func inGrant(p *Policy, v *rootfs.View, inside string) bool {
-	m := Covering(v, inside)
+func inGrant(p *Policy, cover *Cover, inside string) bool {
+	m := cover.Mount(inside)
 	return m != nil && (granted(p, *m) || writableTmpfs(*m))
 }
 

@@ -149,12 +149,13 @@ func CheckTrusted(v *rootfs.View, g Ground) error {
 // inspection is a view with what its mounts show, and all that is trusted near that.
 type inspection struct {
 	view    *rootfs.View
+	cover   *Cover
 	shown   [][]Shown // by mount
 	trusted []Trusted
 }
 
 func inspect(v *rootfs.View, g Ground) (*inspection, error) {
-	in := &inspection{view: v, shown: make([][]Shown, len(v.Mounts))}
+	in := &inspection{view: v, cover: CoverOf(v), shown: make([][]Shown, len(v.Mounts))}
 	if g == nil {
 		return in, nil
 	}
@@ -195,7 +196,7 @@ func (in *inspection) each(judge func(m *rootfs.Mount, s Shown, t *Trusted) erro
 }
 
 func (in *inspection) check() error {
-	return in.each(func(m *rootfs.Mount, s Shown, t *Trusted) error { return judge(in.view, m, s, t) })
+	return in.each(func(m *rootfs.Mount, s Shown, t *Trusted) error { return in.judge(m, s, t) })
 }
 
 // hide lists the host paths at which the view shows a state directory, or a part of one, that is below a grant. A grant that is
@@ -207,7 +208,7 @@ func (in *inspection) hide() []string {
 		if !near || !t.State || host == m.Source {
 			return nil
 		}
-		cover := Covering(in.view, insidePath(m, host))
+		cover := in.cover.Mount(insidePath(m, host))
 		if cover.Kind != rootfs.MountMask && (m.Writable || cover == m && !t.Absent) {
 			list = append(list, host)
 		}
@@ -230,7 +231,7 @@ func insidePath(m *rootfs.Mount, host string) string {
 }
 
 // judge compares one thing that a mount shows with one that is trusted.
-func judge(v *rootfs.View, m *rootfs.Mount, s Shown, t *Trusted) error {
+func (in *inspection) judge(m *rootfs.Mount, s Shown, t *Trusted) error {
 	if m.Writable && slices.ContainsFunc(t.Links, func(l Place) bool { return l.Within(s.Place) }) {
 		return trustedError(m, t, "holds a symlink on the way to", "name "+t.What+" by a path without symlinks")
 	}
@@ -239,9 +240,9 @@ func judge(v *rootfs.View, m *rootfs.Mount, s Shown, t *Trusted) error {
 		return nil
 	}
 	inside := insidePath(m, host)
-	cover, part := Covering(v, inside), !t.Place.Within(s.Place)
+	cover, part := in.cover.Mount(inside), !t.Place.Within(s.Place)
 	switch {
-	case t.State && hidden(v, m, inside, t):
+	case t.State && in.hidden(m, inside, t):
 	case part && !t.Readable && !t.Output:
 		return trustedError(m, t, "lies in", trustedHint)
 	case part:
@@ -261,11 +262,11 @@ func judge(v *rootfs.View, m *rootfs.Mount, s Shown, t *Trusted) error {
 // hidden says whether the program does not see a state directory that is below a mount: a mask is on it, which is pinned like
 // that of a denied path, or it does not exist (any more) and is denied. What appears later where the program cannot write was not
 // made by the program.
-func hidden(v *rootfs.View, m *rootfs.Mount, inside string, t *Trusted) bool {
-	if cover := Covering(v, inside); cover != nil && cover.Kind == rootfs.MountMask {
+func (in *inspection) hidden(m *rootfs.Mount, inside string, t *Trusted) bool {
+	if cover := in.cover.Mount(inside); cover != nil && cover.Kind == rootfs.MountMask {
 		return true
 	}
-	return t.Absent && !m.Writable || slices.ContainsFunc(v.Absent, func(d rootfs.Denied) bool { return d.Inside == inside })
+	return t.Absent && !m.Writable || slices.ContainsFunc(in.view.Absent, func(d rootfs.Denied) bool { return d.Inside == inside })
 }
 
 const trustedHint = "grant a directory that has nothing else in it (mkdir work; cd work), or move what is in the way"

@@ -50,17 +50,45 @@ func (t hostTree) ReadDir(p string) ([]string, error) { return t.Some(p, -1) }
 
 // Some lists n of a directory's names, or all, sorted. It does not read a large directory to its end.
 func (hostTree) Some(p string, n int) ([]string, error) {
-	dir, err := os.Open(p)
+	fd, err := openDir(p)
 	if err != nil {
-		return nil, treeError(err)
+		return nil, treeError(&os.PathError{Op: "open", Path: p, Err: err})
 	}
-	defer dir.Close()
-	names, err := dir.Readdirnames(n)
-	if err != nil && !errors.Is(err, io.EOF) {
-		return nil, treeError(err)
+	defer syscall.Close(fd) //nolint:errcheck // it was only read
+	var names []string
+	buf := make([]byte, 8<<10)
+	for n < 0 || len(names) < n {
+		got, err := syscall.ReadDirent(fd, buf)
+		if errors.Is(err, syscall.EINTR) {
+			continue
+		}
+		if err != nil {
+			return nil, treeError(&os.PathError{Op: "read", Path: p, Err: err})
+		}
+		if got <= 0 {
+			break
+		}
+		for rest := buf[:got]; len(rest) > 0; {
+			used := 0
+			used, _, names = syscall.ParseDirent(rest, -1, names)
+			rest = rest[used:]
+		}
 	}
 	slices.Sort(names)
+	if n >= 0 {
+		names = names[:min(len(names), n)]
+	}
 	return names, nil
+}
+
+// openDir takes a third of the calls that os.Open does, which asks whether a file can be polled.
+func openDir(p string) (fd int, err error) {
+	for {
+		fd, err = syscall.Open(p, syscall.O_RDONLY|syscall.O_DIRECTORY|syscall.O_CLOEXEC, 0)
+		if !errors.Is(err, syscall.EINTR) {
+			return fd, err
+		}
+	}
 }
 
 // ReadFile reads a regular file, and opens nothing else.

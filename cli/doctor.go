@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/sandboxrun/sandboxrun/container"
+	"github.com/sandboxrun/sandboxrun/container/doctor"
 )
 
 func (p *program) doctorCommand() *cli.Command {
@@ -39,7 +40,7 @@ func (p *program) doctor(c *cli.Context) error {
 		if c.Bool("json") {
 			return &usage{"--json and --print-apparmor exclude each other", helpHint(c)}
 		}
-		profile, err := container.AppArmorProfile()
+		profile, err := doctor.AppArmorProfile()
 		if err != nil {
 			return err
 		}
@@ -49,7 +50,7 @@ func (p *program) doctor(c *cli.Context) error {
 	// What was made is removed whatever ends this.
 	ctx, stop := signal.NotifyContext(context.Background(), unix.SIGINT, unix.SIGTERM, unix.SIGHUP)
 	defer stop()
-	report := container.Examine(ctx, container.Examination{State: p.statePath(c), Path: p.env["PATH"]})
+	report := doctor.Examine(ctx, doctor.Examination{State: p.statePath(c), Path: p.env["PATH"]})
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("examine this machine: %w", err)
 	}
@@ -66,12 +67,12 @@ func (p *program) doctor(c *cli.Context) error {
 
 // doctorJSON is the report for programs. Error is what run says.
 type doctorJSON struct {
-	*container.Report
+	*doctor.Report
 	Error *container.ResultError `json:"error"`
 	UID   int                    `json:"uid"`
 }
 
-func asJSON(r *container.Report) doctorJSON {
+func asJSON(r *doctor.Report) doctorJSON {
 	j := doctorJSON{Report: r, UID: os.Geteuid()}
 	if r.Err != nil {
 		s := describe(r.Err)
@@ -82,11 +83,11 @@ func asJSON(r *container.Report) doctorJSON {
 
 // statusColours are how each status of a check is shown on a terminal.
 func statusColours() map[string]string {
-	return map[string]string{container.CheckOK: "\x1b[32m", container.CheckWeaker: warning, container.CheckMissing: "\x1b[1;31m"}
+	return map[string]string{doctor.OK: "\x1b[32m", doctor.Weaker: warning, doctor.Missing: "\x1b[1;31m"}
 }
 
 // printReport is a row for each check, with what it costs and the command below those that are not well.
-func (p *program) printReport(r *container.Report) {
+func (p *program) printReport(r *doctor.Report) {
 	const row, more = "%s%-7s%s  %-*s  %s\n", "%-9s%-*s%s\n"
 	colours, width := p.colours(p.out.f), 0
 	for _, c := range r.Checks {

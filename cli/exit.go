@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/sandboxrun/sandboxrun/container"
+	"github.com/sandboxrun/sandboxrun/container/diagnose"
 	"github.com/sandboxrun/sandboxrun/rootfs"
 	"github.com/sandboxrun/sandboxrun/spec"
 )
@@ -32,11 +33,11 @@ func describe(err error) said {
 		re *rootfs.Error
 		pe *spec.PolicyError
 	)
-	if hint := container.Scarce(err); hint != "" {
-		if errors.As(err, &ce) && ce.Code == container.CodeLimitReached {
+	if hint := diagnose.Scarce(err); hint != "" {
+		if errors.As(err, &ce) && ce.Code == diagnose.CodeLimitReached {
 			hint = ce.Hint
 		}
-		return said{container.CodeLimitReached, err.Error(), hint}
+		return said{diagnose.CodeLimitReached, err.Error(), hint}
 	}
 	switch {
 	case errors.As(err, &u):

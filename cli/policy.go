@@ -10,6 +10,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/sandboxrun/sandboxrun/container"
+	"github.com/sandboxrun/sandboxrun/container/diagnose"
 	"github.com/sandboxrun/sandboxrun/spec"
 )
 
@@ -130,7 +131,7 @@ func machineFirst(err error) error {
 	if code := describe(err).code; code != spec.CodeNotIdmapped && code != spec.CodeProgramIsRoot {
 		return err
 	}
-	if step := container.Diagnose(); step != nil {
+	if step := diagnose.Machine(); step != nil {
 		return step
 	}
 	return err

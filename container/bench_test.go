@@ -7,6 +7,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/sandboxrun/sandboxrun/container/check"
 	"github.com/sandboxrun/sandboxrun/spec"
 )
 
@@ -108,7 +109,7 @@ func BenchmarkChecks(b *testing.B) {
 		b.Fatal(err)
 	}
 	for b.Loop() {
-		if _, err := sb.newChecker(plan).run(filter); err != nil {
+		if _, err := check.New(plan.Checks, plan.View, sb.store.path).Run(sb.checked(filter)); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/sandboxrun/sandboxrun/container/check"
 	"github.com/sandboxrun/sandboxrun/forkexec"
 	"github.com/sandboxrun/sandboxrun/hooks"
 	"github.com/sandboxrun/sandboxrun/spec"
@@ -126,9 +127,9 @@ func TestForwardedPorts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = sb.newChecker(plan).run(filter)
+	_, err = check.New(plan.Checks, plan.View, sb.store.path).Run(sb.checked(filter))
 	var e *Error
-	if !errors.As(err, &e) || e.Code != CodeCheck {
+	if !errors.As(err, &e) || e.Code != check.Code {
 		t.Errorf("nothing listens yet: %v", err)
 	}
 	files, err := forkexec.Listen(sb.init, []forkexec.Endpoint{{Addr: netip.MustParseAddrPort("127.0.0.1:7077")}})
@@ -136,7 +137,7 @@ func TestForwardedPorts(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer files[0].Close()
-	results, err := sb.newChecker(plan).run(filter)
+	results, err := check.New(plan.Checks, plan.View, sb.store.path).Run(sb.checked(filter))
 	if err != nil || !slices.ContainsFunc(results, func(r hooks.Result) bool { return r.Name == "forwarded_ports_open" && r.Result == hooks.Held }) {
 		t.Error(results, err)
 	}

@@ -15,6 +15,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/sandboxrun/sandboxrun/container/lookup"
 )
 
 var update = flag.Bool("update", false, "write the generated files")
@@ -154,7 +156,7 @@ func compareStatuses(t *testing.T) {
 			t.Errorf("%s: the status is %d, the table says %s", e.outcome, e.status, told)
 		}
 	}
-	for _, code := range []string{CodeNotFound, CodeInterpreter, CodeNotExecutable, CodeRelativeInterp, "policy_invalid", CodeCwd} {
+	for _, code := range []string{lookup.CodeNotFound, lookup.CodeInterpreter, lookup.CodeNotExecutable, lookup.CodeRelativeInterp, "policy_invalid", lookup.CodeCwd} {
 		if told := row(NotStarted, FindingOf(code)); !strings.Contains(told, strconv.Itoa(ExitStatus(code))) {
 			t.Errorf("%s: the status is %d, the table says %s", code, ExitStatus(code), told)
 		}
@@ -164,7 +166,7 @@ func compareStatuses(t *testing.T) {
 // compareExamples compares results as they are written with the schema's keys.
 func compareExamples(t *testing.T, required []string, properties map[string]struct{ Enum []any }) {
 	t.Helper()
-	for _, r := range []*Result{{}, NotStartedResult(fail(CodeNotFound, "", "x"), &ResultError{Code: CodeNotFound})} {
+	for _, r := range []*Result{{}, NotStartedResult(fail(lookup.CodeNotFound, "", "x"), &ResultError{Code: lookup.CodeNotFound})} {
 		data, err := json.Marshal(r)
 		if err != nil {
 			t.Fatal(err)

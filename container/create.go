@@ -18,6 +18,10 @@ import (
 	"github.com/opencontainers/runtime-spec/specs-go"
 	"golang.org/x/sys/unix"
 
+	"github.com/sandboxrun/sandboxrun/container/build"
+	"github.com/sandboxrun/sandboxrun/container/check"
+	"github.com/sandboxrun/sandboxrun/container/diagnose"
+	"github.com/sandboxrun/sandboxrun/container/procfs"
 	"github.com/sandboxrun/sandboxrun/forkexec"
 	"github.com/sandboxrun/sandboxrun/spec"
 )
@@ -50,7 +54,7 @@ func (s *Store) CreateWith(id string, plan *spec.Plan, o Options) (_ *Sandbox, e
 	defer func() {
 		if err != nil {
 			sb.discard(lock)
-			err = noNextBest(err, plan.BestEffort)
+			err = diagnose.NoNextBest(err, plan.BestEffort)
 		}
 	}()
 	if err := s.reserveID(id, plan); err != nil {
@@ -81,14 +85,14 @@ func (s *Store) CreateWith(id string, plan *spec.Plan, o Options) (_ *Sandbox, e
 // start has libcontainer make the namespaces around process 1, builds what programs see in them, proves that it is as
 // planned, and lets process 1 go once the state is on disk.
 func (sb *Sandbox) start(plan *spec.Plan, o Options, compiled func() (filters, error), dir *os.Root, lock *os.File) error {
-	checks := sb.newChecker(plan)
-	plan = sabotagePlan(sb, plan)
-	trees, err := openTrees(plan.Spec)
+	checks := check.New(plan.Checks, plan.View, sb.store.path)
+	plan = sb.sabotage(plan)
+	trees, err := build.OpenTrees(plan.Spec)
 	if err != nil {
 		return err
 	}
-	defer trees.close()
-	around := lookAround(plan)
+	defer trees.Close()
+	around := build.LookAround(plan)
 	ready, release, err := os.Pipe()
 	if err != nil {
 		return fmt.Errorf("create sandbox: %w", err)
@@ -114,7 +118,7 @@ func (sb *Sandbox) start(plan *spec.Plan, o Options, compiled func() (filters, e
 	if err != nil {
 		return err
 	}
-	if err = sb.furnish(plan, trees, await(around, plan)); err == nil {
+	if err = sb.furnish(plan, trees, build.Await(around, plan)); err == nil {
 		err = sb.prove(plan, o, checks, compiled, dir)
 	}
 	if err != nil {
@@ -129,19 +133,19 @@ func (sb *Sandbox) start(plan *spec.Plan, o Options, compiled func() (filters, e
 	}
 	ready.Close()
 	waitClosed(release)
-	if !pidfdAlive(sb.init) {
+	if !procfs.PidfdAlive(sb.init) {
 		return fail("sandbox_unavailable", "", "create sandbox: process 1 has ended")
 	}
 	return nil
 }
 
 // furnish builds what programs see.
-func (sb *Sandbox) furnish(plan *spec.Plan, trees trees, found *sights) error {
-	sb.state.Warnings = append(slices.Clip(sb.state.Warnings), found.warnings()...)
-	ops := append(networkSteps(plan, sb.state.Launch.Namespaces), viewSteps(plan, trees, found)...)
+func (sb *Sandbox) furnish(plan *spec.Plan, trees build.Trees, found *build.Sights) error {
+	sb.state.Warnings = append(slices.Clip(sb.state.Warnings), found.Warnings()...)
+	ops := append(build.Network(plan, sb.state.Launch.Namespaces), build.View(plan, trees, found)...)
 	missing, err := forkexec.Build(sb.init, sb.state.Launch.Namespaces, ops)
 	if err != nil {
-		return buildError(err)
+		return build.Explain(err)
 	}
 	for _, what := range missing {
 		sb.state.Warnings = append(sb.state.Warnings, "network: this machine does not allow it: "+what)
@@ -153,13 +157,13 @@ func (sb *Sandbox) furnish(plan *spec.Plan, trees trees, found *sights) error {
 }
 
 // prove checks that the sandbox is as it was planned, and only then writes down what execs need to know.
-func (sb *Sandbox) prove(plan *spec.Plan, o Options, checks *checker, compiled func() (filters, error), dir *os.Root) error {
+func (sb *Sandbox) prove(plan *spec.Plan, o Options, checks *check.Checker, compiled func() (filters, error), dir *os.Root) error {
 	filter, err := compiled()
 	if err != nil {
 		return fail("sandbox_unavailable", "", "create sandbox: %w", err)
 	}
 	sb.asking = filter.asking
-	if sb.state.Checks, err = checks.run(filter.own); err != nil {
+	if sb.state.Checks, err = checks.Run(sb.checked(filter.own)); err != nil {
 		return err
 	}
 	if err := sb.startRecord(plan, o); err != nil {
@@ -314,7 +318,7 @@ func libcontainerConfig(cgroup, base string, host bool, s *specs.Spec) (*configs
 	}
 	if host {
 		own.Mounts = append(own.Mounts, specs.Mount{
-			Destination: hostDir, Type: "bind", Source: "/", Options: []string{"rbind", "rprivate"},
+			Destination: build.HostDir, Type: "bind", Source: "/", Options: []string{"rbind", "rprivate"},
 		})
 	}
 	config, err := specconv.CreateLibcontainerConfig(&specconv.CreateOpts{
@@ -337,16 +341,16 @@ func startError(err error) error {
 	if fullDisk(err) {
 		return fail("state_unusable", diskHint, "create sandbox: %w", err)
 	}
-	if step := Diagnose(); step != nil {
+	if step := diagnose.Machine(); step != nil {
 		return step
 	}
-	if e := capabilityError("create sandbox", err); e != nil {
+	if e := diagnose.Lacking("create sandbox", err); e != nil {
 		return e
 	}
 	if strings.HasSuffix(err.Error(), unix.EMFILE.Error()) { // a child of libcontainer's says by words alone what it met
-		return fail(CodeLimitReached, filesHint, "create sandbox: %w", err)
+		return fail(diagnose.CodeLimitReached, diagnose.FilesHint, "create sandbox: %w", err)
 	}
-	if e := noRoom("create sandbox", err); e != nil {
+	if e := diagnose.NoRoom("create sandbox", err); e != nil {
 		return e
 	}
 	return fail("sandbox_unavailable", "sandboxrun --debug says more", "create sandbox: %w", err)

@@ -12,6 +12,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/sandboxrun/sandboxrun/container/cgroup"
+	"github.com/sandboxrun/sandboxrun/container/procfs"
 	"github.com/sandboxrun/sandboxrun/record"
 )
 
@@ -105,7 +107,7 @@ func (sb *Sandbox) end() {
 		return
 	}
 	_ = unix.PidfdSendSignal(int(sb.init.Fd()), unix.SIGKILL, nil, 0) // it may have ended
-	pidfdWait(sb.init, -1)
+	procfs.PidfdWait(sb.init, -1)
 	if sb.child {
 		_ = unix.Waitid(unix.P_PIDFD, int(sb.init.Fd()), nil, unix.WEXITED, nil)
 	}
@@ -132,7 +134,7 @@ func (s *Store) removeGroups(id string) error {
 		return nil
 	}
 	if err == nil {
-		err = removeNoted(strings.FieldsFunc(string(data), func(c rune) bool { return c == '\n' }))
+		err = cgroup.RemoveNoted(strings.FieldsFunc(string(data), func(c rune) bool { return c == '\n' }))
 	}
 	if err != nil {
 		return fmt.Errorf("remove control groups of sandbox %q: %w", id, err)

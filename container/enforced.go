@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/sandboxrun/sandboxrun/container/cgroup"
 	"github.com/sandboxrun/sandboxrun/forkexec"
 	"github.com/sandboxrun/sandboxrun/spec"
 )
@@ -166,7 +167,7 @@ func (e *enforced) quota() (float64, error) {
 	}
 	var quota, period float64
 	if g.Unified {
-		text, err := readControl(filepath.Join(g.Dir, "cpu.max"))
+		text, err := cgroup.ReadControl(filepath.Join(g.Dir, "cpu.max"))
 		if _, err2 := fmt.Sscan(text, &quota, &period); err != nil || err2 != nil {
 			return 0, errors.Join(err, err2)
 		}

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/sandboxrun/sandboxrun/container/procfs"
 )
 
 // lookAgain is how often a reader that follows looks for new events.
@@ -88,7 +90,7 @@ func sleep(ctx context.Context, d time.Duration) {
 func (sb *Sandbox) WaitEnd(ctx context.Context, d time.Duration) bool {
 	for end := time.Now().Add(d); ; {
 		left := max(0, min(time.Until(end), lookAgain))
-		if pidfdWait(sb.init, int((left+time.Millisecond-1)/time.Millisecond)) {
+		if procfs.PidfdWait(sb.init, int((left+time.Millisecond-1)/time.Millisecond)) {
 			return true
 		}
 		if left == 0 || ctx.Err() != nil {

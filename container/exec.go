@@ -16,6 +16,12 @@ import (
 	"github.com/opencontainers/runtime-spec/specs-go"
 	"golang.org/x/sys/unix"
 
+	"github.com/sandboxrun/sandboxrun/container/diagnose"
+	"github.com/sandboxrun/sandboxrun/container/disk"
+	"github.com/sandboxrun/sandboxrun/container/lookup"
+	"github.com/sandboxrun/sandboxrun/container/procfs"
+	"github.com/sandboxrun/sandboxrun/container/sabotage"
+	"github.com/sandboxrun/sandboxrun/container/setgroup"
 	"github.com/sandboxrun/sandboxrun/forkexec"
 	"github.com/sandboxrun/sandboxrun/record"
 	"github.com/sandboxrun/sandboxrun/spec"
@@ -62,7 +68,7 @@ type Running struct {
 	started  time.Time
 	limits   effective
 	reported []spec.Limit
-	disk     *diskWatch
+	disk     *disk.Watch
 	lookouts *lookouts
 	detached bool
 	redactor *record.Redactor
@@ -122,7 +128,7 @@ func (sb *Sandbox) begin(req Request) (_ *Running, err error) {
 	if err != nil {
 		return nil, err
 	}
-	defer unix.Close(in.root)
+	defer unix.Close(in.FD)
 	if err := sb.checkGranted(); err != nil {
 		return nil, err
 	}
@@ -144,7 +150,7 @@ func (sb *Sandbox) begin(req Request) (_ *Running, err error) {
 		r.disk = sb.watchDisk()
 		defer func() {
 			if r.process == nil {
-				r.disk.close()
+				r.disk.Close()
 			}
 		}()
 	}
@@ -180,7 +186,7 @@ func (r *Running) launch(req Request, cmd *forkexec.Command) error {
 	if err != nil {
 		return err
 	}
-	sabotageCommand(cmd)
+	sabotage.Command(cmd)
 	r.process, err = r.launchAsking(cmd)
 	streams.closeTheirs()
 	if err != nil {
@@ -209,7 +215,7 @@ func (r *Running) launchAsking(cmd *forkexec.Command) (*forkexec.Process, error)
 	if asking.Filter, err = r.sb.decodeFilter(r.sb.asking); err != nil {
 		return nil, err
 	}
-	got, closeAll, err := startSettingModes(&asking)
+	got, closeAll, err := setgroup.Start(&asking)
 	if err != nil {
 		return nil, err
 	}
@@ -229,10 +235,10 @@ func (r *Running) launchAsking(cmd *forkexec.Command) (*forkexec.Process, error)
 }
 
 // command decides the whole exec.
-func (sb *Sandbox) command(req Request, in inside) (forkexec.Command, error) {
+func (sb *Sandbox) command(req Request, in lookup.Root) (forkexec.Command, error) {
 	e := &sb.state.Launch
 	if len(req.Args) == 0 {
-		return forkexec.Command{}, fail(CodeNotFound, "", "there is no command")
+		return forkexec.Command{}, fail(lookup.CodeNotFound, "", "there is no command")
 	}
 	dir := e.Dir
 	if req.Dir != "" {
@@ -241,7 +247,7 @@ func (sb *Sandbox) command(req Request, in inside) (forkexec.Command, error) {
 			dir = path.Clean(req.Dir)
 		}
 	}
-	program, err := in.findProgram(req.Args[0], dir, variable(req.env, "PATH"))
+	program, err := in.Find(req.Args[0], dir, variable(req.env, "PATH"))
 	if err != nil {
 		return forkexec.Command{}, err
 	}
@@ -305,16 +311,16 @@ func (sb *Sandbox) explain(err error, req Request) error {
 		return fail("state_unusable", diskHint, "start program in sandbox %q: %w", sb.state.ID, err)
 	case !errors.As(err, &step):
 	case step.Step == forkexec.StepExecve && errors.Is(step.Err, unix.ENOENT):
-		return fail(CodeNotFound, "", "%q: %w", req.Args[0], step.Err)
+		return fail(lookup.CodeNotFound, "", "%q: %w", req.Args[0], step.Err)
 	case step.Step == forkexec.StepExecve && errors.Is(step.Err, unix.E2BIG):
 		return fail("arguments_too_long", "pass them in a file", "%q: %w", req.Args[0], step.Err)
 	case step.Step == forkexec.StepExecve && errors.Is(step.Err, unix.ENOEXEC):
-		return fail(CodeNotExecutable, "a script needs a first line that names its interpreter, such as #!/bin/sh; a program must be made for this machine",
+		return fail(lookup.CodeNotExecutable, "a script needs a first line that names its interpreter, such as #!/bin/sh; a program must be made for this machine",
 			"%q: %w", req.Args[0], step.Err)
 	case step.Step == forkexec.StepExecve:
-		return fail(CodeNotExecutable, "", "%q: %w", req.Args[0], step.Err)
+		return fail(lookup.CodeNotExecutable, "", "%q: %w", req.Args[0], step.Err)
 	case step.Step == forkexec.StepUserns && errors.Is(step.Err, unix.EAGAIN) && sb.state.Launch.Limits.Pids > 0:
-		return fail(CodeLimitReached, "end other programs in the sandbox: sandboxrun ps "+sb.state.ID,
+		return fail(diagnose.CodeLimitReached, "end other programs in the sandbox: sandboxrun ps "+sb.state.ID,
 			"start program in sandbox %q: its limit of processes is reached: %w", sb.state.ID, step.Err)
 	case step.Step == forkexec.StepRlimit && step.Detail == forkexec.CoreLimit:
 		return fail("limit_unenforceable", spec.CoreHint, "start program in sandbox %q: if it crashed, the host's core handler would run: %w",
@@ -322,23 +328,23 @@ func (sb *Sandbox) explain(err error, req Request) error {
 	case step.Step == forkexec.StepTerminal:
 		return fail("no_terminal", "", "open a terminal in sandbox %q: %w", sb.state.ID, step.Err)
 	case step.Step == forkexec.StepDir:
-		return fail(CodeCwd, "it must be a directory that the policy shows", "working directory %s: %w", step.Detail, step.Err)
+		return fail(lookup.CodeCwd, "it must be a directory that the policy shows", "working directory %s: %w", step.Detail, step.Err)
 	}
-	if pidfdWait(sb.init, 50) { // it may be about to end: then parts of it are gone already
+	if procfs.PidfdWait(sb.init, 50) { // it may be about to end: then parts of it are gone already
 		return sb.lost()
 	}
-	if hint := Scarce(err); hint != "" {
+	if hint := diagnose.Scarce(err); hint != "" {
 		what := "start program"
-		if refusedProcess(err) {
+		if diagnose.RefusedProcess(err) {
 			what = "start the processes of a program"
 		}
-		return fail(CodeLimitReached, hint, "%s in sandbox %q: %w", what, sb.state.ID, err)
+		return fail(diagnose.CodeLimitReached, hint, "%s in sandbox %q: %w", what, sb.state.ID, err)
 	}
 	if step != nil && step.Step == forkexec.StepUserns { // probed now, the sandbox that is there would count too
-		return noNextBest(diagnose(forkexec.ProbeNested, step.Err, surroundings()).err, sb.state.BestEffort)
+		return diagnose.NoNextBest(diagnose.Step(forkexec.ProbeNested, step.Err, diagnose.Surroundings()).Err, sb.state.BestEffort)
 	}
-	if d := Diagnose(); d != nil {
-		return noNextBest(d, sb.state.BestEffort)
+	if d := diagnose.Machine(); d != nil {
+		return diagnose.NoNextBest(d, sb.state.BestEffort)
 	}
 	return fail("sandbox_unavailable", "", "start program in sandbox %q: %w", sb.state.ID, err)
 }
@@ -375,8 +381,8 @@ func (r *Running) Wait() (*Result, error) {
 	}
 	full := false
 	if r.disk != nil {
-		full = st.Why == forkexec.ByCheck || r.disk.final(st.Wrote) // a program may end before the kill that a look has ordered
-		r.disk.close()
+		full = st.Why == forkexec.ByCheck || r.disk.Final(st.Wrote) // a program may end before the kill that a look has ordered
+		r.disk.Close()
 	}
 	res.judge(st, r.limits.Limits, full)
 	if err := r.inputFailed.get(); err != nil && res.Error == nil {

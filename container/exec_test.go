@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/sandboxrun/sandboxrun/container/lookup"
 	"github.com/sandboxrun/sandboxrun/spec"
 )
 
@@ -266,15 +267,15 @@ func TestNotStarted(t *testing.T) {
 		req  Request
 		code string
 	}{
-		{Request{Args: []string{"no-such-program"}}, CodeNotFound},
-		{Request{Args: []string{"/no/such/program"}}, CodeNotFound},
-		{Request{Args: []string{""}}, CodeNotFound},
-		{Request{}, CodeNotFound},
-		{Request{Args: []string{dir + "/plain"}}, CodeNotExecutable},
-		{Request{Args: []string{dir}}, CodeNotExecutable},
-		{Request{Args: []string{dir + "/noloader"}}, CodeInterpreter},
-		{Request{Args: []string{dir + "/relative"}}, CodeRelativeInterp},
-		{Request{Args: []string{"true"}, Dir: "/no/such/dir"}, CodeCwd},
+		{Request{Args: []string{"no-such-program"}}, lookup.CodeNotFound},
+		{Request{Args: []string{"/no/such/program"}}, lookup.CodeNotFound},
+		{Request{Args: []string{""}}, lookup.CodeNotFound},
+		{Request{}, lookup.CodeNotFound},
+		{Request{Args: []string{dir + "/plain"}}, lookup.CodeNotExecutable},
+		{Request{Args: []string{dir}}, lookup.CodeNotExecutable},
+		{Request{Args: []string{dir + "/noloader"}}, lookup.CodeInterpreter},
+		{Request{Args: []string{dir + "/relative"}}, lookup.CodeRelativeInterp},
+		{Request{Args: []string{"true"}, Dir: "/no/such/dir"}, lookup.CodeCwd},
 		{Request{Args: []string{"true", strings.Repeat("x", 1<<18)}}, "arguments_too_long"},
 	}
 	for _, tt := range tests {

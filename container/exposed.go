@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/sandboxrun/sandboxrun/container/procfs"
 	"github.com/sandboxrun/sandboxrun/rootfs"
 	"github.com/sandboxrun/sandboxrun/spec"
 )
@@ -37,7 +38,7 @@ func (s *Store) IsKept(h *spec.Host) error {
 		return fmt.Errorf("open state directory: %w", cause(err))
 	}
 	defer dir.Close()
-	place, err := placeOf(dir, g.mounts)
+	place, err := procfs.PlaceOf(dir, g.mounts)
 	if err != nil {
 		return fail(codeExposed, "was it removed? try again", "find out where the state directory %q is: %w", s.path, err)
 	}
@@ -99,17 +100,17 @@ func (r running) mayWrite(place spec.Place) bool {
 
 // exposedIn is where a program can write a place by one of these mounts.
 func exposedIn(mountinfo []byte, place spec.Place) (string, error) {
-	list, err := readMounts(bytes.NewReader(mountinfo))
+	list, err := procfs.ReadMounts(bytes.NewReader(mountinfo))
 	if err != nil {
 		return "", err
 	}
 	for i := range list {
 		m := &list[i]
-		if !m.writable || !place.Within(m.Place) {
+		if !m.Writable || !place.Within(m.Place) {
 			continue
 		}
-		inside := filepath.Join(m.target, strings.TrimPrefix(place.Path, m.Path))
-		if !covered(list, m.id, inside, nil) && inSight(list, m) {
+		inside := filepath.Join(m.Target, strings.TrimPrefix(place.Path, m.Path))
+		if !covered(list, m.ID, inside, nil) && inSight(list, m) {
 			return inside, nil
 		}
 	}
@@ -117,20 +118,20 @@ func exposedIn(mountinfo []byte, place spec.Place) (string, error) {
 }
 
 // covered says whether a path that a mount shows has another mount on it or above it.
-func covered(list []mountLine, on int, inside string, but *mountLine) bool {
-	return slices.ContainsFunc(list, func(m mountLine) bool {
-		return m.parent == on && (but == nil || m.id != but.id) && within(inside, m.target)
+func covered(list []procfs.Mount, on int, inside string, but *procfs.Mount) bool {
+	return slices.ContainsFunc(list, func(m procfs.Mount) bool {
+		return m.Parent == on && (but == nil || m.ID != but.ID) && procfs.Within(inside, m.Target)
 	})
 }
 
 // inSight says whether no mount hides a whole other one.
-func inSight(list []mountLine, m *mountLine) bool {
+func inSight(list []procfs.Mount, m *procfs.Mount) bool {
 	for range list { // no way up is longer
-		i := slices.IndexFunc(list, func(up mountLine) bool { return up.id == m.parent && up.id != m.id })
+		i := slices.IndexFunc(list, func(up procfs.Mount) bool { return up.ID == m.Parent && up.ID != m.ID })
 		if i < 0 {
 			return true
 		}
-		if covered(list, m.parent, m.target, m) {
+		if covered(list, m.Parent, m.Target, m) {
 			return false
 		}
 		m = &list[i]

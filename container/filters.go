@@ -6,6 +6,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/sandboxrun/sandboxrun/container/setgroup"
 	"github.com/sandboxrun/sandboxrun/forkexec"
 	"github.com/sandboxrun/sandboxrun/spec"
 )
@@ -13,7 +14,7 @@ import (
 // filters are a plan's, compiled.
 type filters struct {
 	own    []unix.SockFilter
-	asking []byte // the same, but it asks for modes; see setgroup.go
+	asking []byte // the same, but it asks for modes; see package setgroup
 }
 
 // compileFilters begins to compile while the kernel makes the namespaces. The function that it returns waits for the end of that.
@@ -22,7 +23,7 @@ func compileFilters(plan *spec.Plan) func() (filters, error) {
 		if f.own, err = forkexec.CompileSeccomp(plan.Spec.Linux.Seccomp, runtime.GOARCH); err != nil || !plan.SetGroup {
 			return f, err
 		}
-		asking, err := askingFilter(plan.Spec.Linux.Seccomp, runtime.GOARCH)
+		asking, err := setgroup.Filter(plan.Spec.Linux.Seccomp, runtime.GOARCH)
 		f.asking = forkexec.EncodeFilter(asking)
 		return f, err
 	})

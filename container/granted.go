@@ -25,13 +25,13 @@ func (sb *Sandbox) rememberGrants(v *rootfs.View) error {
 	if err != nil {
 		return err
 	}
-	defer unix.Close(in.root)
+	defer unix.Close(in.FD)
 	for _, m := range v.Mounts {
 		if m.Kind != rootfs.MountBind || !m.Writable || !m.Dir || m.Pin || m.Source == "" {
 			continue
 		}
 		g := Granted{Host: m.Source}
-		if g.Dev, g.Ino, err = in.identify(m.Target); err == nil && g.there() { // else its file system has no such numbers
+		if g.Dev, g.Ino, err = in.Identify(m.Target); err == nil && g.there() { // else its file system has no such numbers
 			sb.state.Launch.Granted = append(sb.state.Launch.Granted, g)
 		}
 	}

@@ -12,6 +12,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/sandboxrun/sandboxrun/container/cgroup"
+	"github.com/sandboxrun/sandboxrun/container/disk"
 	"github.com/sandboxrun/sandboxrun/forkexec"
 	"github.com/sandboxrun/sandboxrun/rootfs"
 	"github.com/sandboxrun/sandboxrun/spec"
@@ -24,7 +26,7 @@ type Held struct {
 	CPUs   []int            `json:"cpus,omitempty"`  // the only processors that its programs can use
 	Tmpfs  []string         `json:"tmpfs,omitempty"` // file systems that count as memory where that is watched
 	Write  []string         `json:"write,omitempty"` // what the program can write of the host, where that is limited
-	Disk   diskUse          `json:"disk,omitzero"`   // and what was there when the sandbox was made
+	Disk   disk.Use         `json:"disk,omitzero"`   // and what was there when the sandbox was made
 }
 
 // hold prepares all that holds the sandbox's limits, before the first program, and says what has been read back.
@@ -50,8 +52,8 @@ func (sb *Sandbox) hold(plan *spec.Plan) error {
 	}
 	held.Tmpfs = append(held.Tmpfs, "/dev/shm")
 	if l.Disk > 0 {
-		held.Write = append(held.Write, diskBelow(plan.View)...)
-		held.Disk = measureDisk(held.Write)
+		held.Write = append(held.Write, disk.Below(plan.View)...)
+		held.Disk = disk.Measure(held.Write)
 	}
 	var cmd forkexec.Command
 	limits := sb.effective(Request{})
@@ -70,8 +72,8 @@ func (sb *Sandbox) holdByGroups(plan *spec.Plan) error {
 		return nil
 	}
 	l := plan.Exec.Limits
-	limits := cgroupLimits{Memory: l.Memory, Pids: l.Pids, CPUs: l.CPUs}
-	dirs, err := makeCgroups(plan.Cgroups, cgroupName(sb.store.path, sb.state.ID), sb.state.PID, limits, sb.noteGroup)
+	limits := cgroup.Limits{Memory: l.Memory, Pids: l.Pids, CPUs: l.CPUs}
+	dirs, err := cgroup.Make(plan.Cgroups, cgroupName(sb.store.path, sb.state.ID), sb.state.PID, limits, sb.noteGroup)
 	if err != nil {
 		return fail("limit_unenforceable", `enforce = "best_effort" does without control groups`, "limit sandbox: %w", err)
 	}
@@ -159,7 +161,7 @@ func reachGroups(groups []forkexec.Group) error {
 		if !g.Unified {
 			continue
 		}
-		if err := reachCgroup(g.Dir); err != nil {
+		if err := cgroup.Reach(g.Dir); err != nil {
 			return fail("limit_unenforceable", "run sandboxrun where the service manager of your user answers, as in a login session", "start exec: %w", err)
 		}
 	}
@@ -199,10 +201,10 @@ func (h *Held) has(controller int) bool {
 }
 
 // watchDisk begins to look at what the sandbox may write, and at what its programs hold of that.
-func (sb *Sandbox) watchDisk() *diskWatch {
+func (sb *Sandbox) watchDisk() *disk.Watch {
 	held := &sb.state.Launch.Held
-	w := newDiskWatch(held.Write, held.Disk, sb.state.Launch.Limits.Disk)
-	w.held = heldBy(func() []int {
+	w := disk.NewWatch(held.Write, held.Disk, sb.state.Launch.Limits.Disk)
+	w.Held = disk.HeldBy(func() []int {
 		var pids []int
 		// That the sandbox has ended is seen elsewhere; then nothing is held.
 		_ = sb.eachProcess(func(pid int, _ uint64) { pids = append(pids, pid) })
@@ -212,7 +214,7 @@ func (sb *Sandbox) watchDisk() *diskWatch {
 }
 
 // limit puts an exec's limits into its command.
-func (sb *Sandbox) limit(cmd *forkexec.Command, l effective, disk *diskWatch) {
+func (sb *Sandbox) limit(cmd *forkexec.Command, l effective, watch *disk.Watch) {
 	held := &sb.state.Launch.Held
 	all := sb.state.Launch.Limits.Pids
 	if all > 0 {
@@ -232,9 +234,9 @@ func (sb *Sandbox) limit(cmd *forkexec.Command, l effective, disk *diskWatch) {
 			cmd.CPUs.Set(c)
 		}
 	}
-	if disk != nil {
+	if watch != nil {
 		cmd.Limits.Check = func(written int64) (bool, time.Duration) {
-			_, exceeded, next := disk.check(time.Now(), written)
+			_, exceeded, next := watch.Check(time.Now(), written)
 			return exceeded, next
 		}
 	}

@@ -18,6 +18,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/sandboxrun/sandboxrun/container/diagnose"
+	"github.com/sandboxrun/sandboxrun/container/procfs"
 	"github.com/sandboxrun/sandboxrun/forkexec"
 )
 
@@ -92,7 +94,7 @@ func (s *Store) Detach(id string, req Request) (string, error) {
 		_ = cmd.Wait()
 		ended := fmt.Errorf("its monitor has ended: %s", cmd.ProcessState)
 		doing := fmt.Sprintf("start program in sandbox %q", id)
-		if e := noRoom(doing, ended); e != nil {
+		if e := diagnose.NoRoom(doing, ended); e != nil {
 			return "", e
 		}
 		return "", fail("sandbox_unavailable", "", "%s: %w", doing, ended)
@@ -170,8 +172,8 @@ func Monitor(in io.ReadCloser, answer io.WriteCloser, started func(*Running)) {
 			r.Error.Code, r.Error.Hint = e.Code, e.Hint
 			r.Exec, r.Isolated = e.Exec, e.Isolated
 		}
-		if hint := Scarce(err); hint != "" {
-			r.Error.Code, r.Error.Hint = CodeLimitReached, hint
+		if hint := diagnose.Scarce(err); hint != "" {
+			r.Error.Code, r.Error.Hint = diagnose.CodeLimitReached, hint
 		}
 	}
 	heard := json.NewEncoder(answer).Encode(r)
@@ -220,7 +222,7 @@ func (sb *Sandbox) startMonitored(req Request) (_ *monitored, err error) {
 	m := &monitored{sb: sb, path: filepath.Join(execsDir, ".new-"+rand.Text())}
 	if err := m.prepare(&req); err != nil {
 		m.discard()
-		if pidfdWait(sb.init, 0) {
+		if procfs.PidfdWait(sb.init, 0) {
 			return nil, sb.lost()
 		}
 		return nil, fail("state_unusable", diskHint, "start program in sandbox %q: %w", sb.state.ID, err)
@@ -312,7 +314,7 @@ func (m *monitored) finish(keep bool) {
 	switch {
 	case !keep:
 		m.discard()
-	case err != nil || res.Outcome == SandboxLost && !pidfdAlive(m.sb.init):
+	case err != nil || res.Outcome == SandboxLost && !procfs.PidfdAlive(m.sb.init):
 	default:
 		_ = m.save(res) // a lost result shows as a lost exec
 	}

@@ -3,6 +3,7 @@ package container
 import (
 	"errors"
 
+	"github.com/sandboxrun/sandboxrun/container/lookup"
 	"github.com/sandboxrun/sandboxrun/forkexec"
 )
 
@@ -17,9 +18,9 @@ const (
 // ExitStatus is what a command exits with that has failed with a code before its program ran.
 func ExitStatus(code string) int {
 	switch code {
-	case CodeNotFound, CodeInterpreter:
+	case lookup.CodeNotFound, lookup.CodeInterpreter:
 		return exitNotFound
-	case CodeNotExecutable, CodeRelativeInterp:
+	case lookup.CodeNotExecutable, lookup.CodeRelativeInterp:
 		return exitNotExecutable
 	}
 	return exitLauncher

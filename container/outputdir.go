@@ -135,7 +135,7 @@ type hostWalk struct {
 	follow func(dir *os.File) error // may refuse to follow a link that stands in dir
 }
 
-const maxLinks = 40 // as the kernel's
+const mostLinks = 40 // as the kernel's
 
 // walk gives the last name of the path where only that does not exist; then at is its parent.
 func (w *hostWalk) walk() (missing string, err error) {
@@ -191,7 +191,7 @@ func (w *hostWalk) step(name string) error {
 		}
 		return unix.ENOTDIR
 	}
-	if w.links++; w.links > maxLinks {
+	if w.links++; w.links > mostLinks {
 		return unix.ELOOP
 	}
 	if err := w.follow(w.at); err != nil {

@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/sandboxrun/sandboxrun/container/procfs"
 	"github.com/sandboxrun/sandboxrun/forkexec"
 )
 
@@ -52,7 +53,7 @@ func FindOwner(args []string) (*Owner, error) {
 	if pid <= 1 {
 		return nil, nil
 	}
-	start, _ := startTime(pid) // 0: it has ended, as openOwner will see
+	start, _ := procfs.StartTime(pid) // 0: it has ended, as openOwner will see
 	return &Owner{PID: pid, Name: comm(pid), StartTime: start}, nil
 }
 
@@ -78,7 +79,7 @@ func comm(pid int) string {
 }
 
 func parent(pid int) int {
-	fields, err := procStat(pid)
+	fields, err := procfs.Stat(pid)
 	if err != nil {
 		return 0
 	}
@@ -123,15 +124,15 @@ func openOwner(o *Owner) (*os.File, error) {
 		return nil, fail("owner_gone", ownerHint, "open owner, process %d: %w", o.PID, err)
 	}
 	pidfd := os.NewFile(uintptr(fd), "owner")
-	start, err := startTime(o.PID)
-	if err != nil && o.StartTime == 0 && hiddenProcess(err) && pidfdAlive(pidfd) {
+	start, err := procfs.StartTime(o.PID)
+	if err != nil && o.StartTime == 0 && hiddenProcess(err) && procfs.PidfdAlive(pidfd) {
 		err = nil // it lives; that is all that can be known of it
 	}
 	if err != nil && !errors.Is(endedOr(err), errEnded) {
 		pidfd.Close()
 		return nil, fail("sandbox_unavailable", "", "open owner, process %d: %w", o.PID, err)
 	}
-	if err != nil || o.StartTime != 0 && o.StartTime != start || !pidfdAlive(pidfd) {
+	if err != nil || o.StartTime != 0 && o.StartTime != start || !procfs.PidfdAlive(pidfd) {
 		pidfd.Close()
 		return nil, fail("owner_gone", ownerHint, "open owner: process %d has ended", o.PID)
 	}

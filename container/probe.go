@@ -13,6 +13,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/sandboxrun/sandboxrun/container/cgroup"
+	"github.com/sandboxrun/sandboxrun/container/idmap"
+	"github.com/sandboxrun/sandboxrun/container/procfs"
 	"github.com/sandboxrun/sandboxrun/forkexec"
 	"github.com/sandboxrun/sandboxrun/rootfs"
 	"github.com/sandboxrun/sandboxrun/spec"
@@ -25,22 +28,22 @@ func Probe(l spec.Limits) (*spec.Host, error) {
 	if err != nil {
 		return nil, err
 	}
-	kernel, err := kernelVersion()
+	kernel, err := procfs.KernelVersion()
 	if err != nil {
 		return nil, err
 	}
 	h := &spec.Host{
 		UID: os.Geteuid(), GID: os.Getegid(), Arch: runtime.GOARCH, Kernel: kernel, Tree: tree,
-		User: userName(os.Geteuid()), Group: groupName(os.Getegid()),
+		User: UserName(os.Geteuid()), Group: groupName(os.Getegid()),
 	}
 	h.Root = h.UID == 0
 	h.Setgroups = h.Root && setgroupsAllowed()
-	if machineRoot() {
-		if h.NotApart = notApart(); h.NotApart == "" {
-			if h.Program, err = programID(); err != nil {
+	if idmap.MachineRoot() {
+		if h.NotApart = idmap.NotApart(); h.NotApart == "" {
+			if h.Program, err = idmap.ProgramID(); err != nil {
 				return nil, err
 			}
-			h.Idmap = idmapper(h.Program, h.UID, h.GID)
+			h.Idmap = idmap.Tester(h.Program, h.UID, h.GID)
 		}
 	}
 	if data, err := os.ReadFile("/etc/resolv.conf"); err == nil { // it may be a link to nowhere
@@ -101,9 +104,9 @@ func probeLimits(h *spec.Host, l spec.Limits) error {
 		return fmt.Errorf("read limit of open files: %w", err)
 	}
 	h.CPUs, h.Nofile = cpus.Count(), files.Max
-	h.Core = probeCore()
+	h.Core = ProbeCore()
 	if l.Memory > 0 || l.Pids > 0 || l.CPUs > 0 {
-		h.Cgroups = probeCgroups()
+		h.Cgroups = cgroup.Probe()
 	}
 	if l.Pids > 0 && !slices.Contains(h.Cgroups.Controllers, "pids") {
 		h.Nproc = forkexec.ProbeNproc()
@@ -111,8 +114,8 @@ func probeLimits(h *spec.Host, l spec.Limits) error {
 	return nil
 }
 
-// probeCore also raises our own hard limit where that is 0 and may be raised, so that the relay's can be 1.
-func probeCore() spec.Core {
+// ProbeCore says what becomes of crashes. It also raises our own hard limit where that is 0 and may be raised, so that the relay's can be 1.
+func ProbeCore() spec.Core {
 	var c spec.Core
 	data, err := os.ReadFile("/proc/sys/kernel/core_pattern")
 	if pattern := strings.TrimSpace(string(data)); err == nil && strings.Trim(pattern[:min(1, len(pattern))], "|@") == "" {
@@ -148,21 +151,8 @@ func setgroupsAllowed() bool {
 	return err == nil && string(bytes.TrimSpace(data)) == "allow"
 }
 
-func kernelVersion() (spec.Kernel, error) {
-	var u unix.Utsname
-	if err := unix.Uname(&u); err != nil {
-		return spec.Kernel{}, fmt.Errorf("read kernel version: %w", err)
-	}
-	var k spec.Kernel
-	release := unix.ByteSliceToString(u.Release[:])
-	if n, _ := fmt.Sscanf(release, "%d.%d", &k.Major, &k.Minor); n != 2 {
-		return k, fmt.Errorf("read kernel version: unknown form %q", release)
-	}
-	return k, nil
-}
-
-// userName finds a name for a uid that may have none (cms-dev/isolate#25).
-func userName(uid int) string {
+// UserName finds a name for a uid that may have none (cms-dev/isolate#25).
+func UserName(uid int) string {
 	if u, err := user.LookupId(strconv.Itoa(uid)); err == nil && plainName(u.Username) {
 		return u.Username
 	}

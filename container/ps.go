@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/sandboxrun/sandboxrun/container/procfs"
 )
 
 // Proc is a process of a program in a sandbox.
@@ -96,7 +98,7 @@ func nestedIn(path string, outer uint64) bool {
 }
 
 func describe(pid int) (Proc, bool) {
-	fields, err := procStat(pid)
+	fields, err := procfs.Stat(pid)
 	if err != nil {
 		return Proc{}, false
 	}

@@ -17,6 +17,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/sandboxrun/sandboxrun/container/cgroup"
+	"github.com/sandboxrun/sandboxrun/container/diagnose"
+	"github.com/sandboxrun/sandboxrun/container/procfs"
 	"github.com/sandboxrun/sandboxrun/forkexec"
 	"github.com/sandboxrun/sandboxrun/relay"
 	"github.com/sandboxrun/sandboxrun/spec"
@@ -95,7 +98,7 @@ func (sb *Sandbox) limitRelay(pid int) error {
 		if g.Unified || g.Controllers&forkexec.GroupCPU == 0 || g.Controllers&forkexec.GroupMemory != 0 {
 			continue
 		}
-		if err := writeControl(filepath.Join(g.Dir, "cgroup.procs"), strconv.Itoa(pid)); err != nil {
+		if err := cgroup.WriteControl(filepath.Join(g.Dir, "cgroup.procs"), strconv.Itoa(pid)); err != nil {
 			return fail("limit_unenforceable", `enforce = "best_effort" does without control groups`, "limit relay: %w", err)
 		}
 	}
@@ -154,7 +157,7 @@ func (sb *Sandbox) listen(doors []spec.Door) ([]*os.File, error) {
 	}
 	files, err := forkexec.Listen(sb.init, list)
 	if err != nil {
-		if e := noRoom("start relay", err); e != nil {
+		if e := diagnose.NoRoom("start relay", err); e != nil {
 			return nil, e
 		}
 		return nil, fail("sandbox_unavailable", "", "start relay: %w", err)
@@ -190,7 +193,7 @@ func (r *relayProcess) launch(sb *Sandbox, dir *os.Root) error {
 	if r.in, r.answer, err = startPiped(r.cmd); err == nil {
 		return nil
 	}
-	if e := noRoom("start relay", err); e != nil {
+	if e := diagnose.NoRoom("start relay", err); e != nil {
 		return e
 	}
 	return fail("sandbox_unavailable", "", "start relay: %w", err)
@@ -283,7 +286,7 @@ func Relay(in io.ReadCloser, answer io.WriteCloser) error {
 	ctx, cancel := context.WithCancel(context.Background())
 	notes.stop = cancel
 	go func() {
-		pidfdWait(init, -1)
+		procfs.PidfdWait(init, -1)
 		cancel()
 	}()
 	ports := make([]int, 0, len(files))
@@ -304,7 +307,7 @@ func keepPorts(ports []int, lock int, init *os.File) {
 		_ = unix.Shutdown(fd, unix.SHUT_RDWR) // a socket that does not listen any more still has its port
 	}
 	unix.Close(lock)
-	pidfdWait(init, -1)
+	procfs.PidfdWait(init, -1)
 }
 
 // relayAlive says whether the sandbox's relay runs.

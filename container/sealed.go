@@ -13,6 +13,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/sandboxrun/sandboxrun/container/diagnose"
+	"github.com/sandboxrun/sandboxrun/container/procfs"
 	"github.com/sandboxrun/sandboxrun/forkexec"
 	"github.com/sandboxrun/sandboxrun/spec"
 )
@@ -101,8 +103,8 @@ func (sb *Sandbox) believe(copied []byte) error {
 	switch {
 	case err == nil && sealed.ID != id:
 		err = forkexec.ErrNotSealed
-	case err != nil && (pidfdWait(sb.init, 0) || exiting(sb.state.PID)):
-		pidfdWait(sb.init, 2000) // until the lock is free too, which sweep looks at
+	case err != nil && (procfs.PidfdWait(sb.init, 0) || procfs.Exiting(sb.state.PID)):
+		procfs.PidfdWait(sb.init, 2000) // until the lock is free too, which sweep looks at
 		return errEnded
 	case err == nil && !bytes.Equal(sealed.State, copied):
 		return s.changed(id, "state.json is not what create has written")
@@ -119,7 +121,7 @@ func (sb *Sandbox) believe(copied []byte) error {
 
 // sealedBy reads what a process holds, if that is process 1 of a sandbox of this store.
 func (s *Store) sealedBy(proc *os.File) (*forkexec.Sealed, error) {
-	if ok, err := ownChild(fmt.Sprintf("/proc/self/fd/%d", proc.Fd())); Scarce(err) != "" {
+	if ok, err := ownChild(fmt.Sprintf("/proc/self/fd/%d", proc.Fd())); diagnose.Scarce(err) != "" {
 		return nil, err // that says nothing of the process
 	} else if !ok {
 		return nil, forkexec.ErrNotSealed
@@ -143,7 +145,7 @@ func (s *Store) find(id string) *Sandbox {
 		if found != nil {
 			return
 		}
-		start, err := startTime(pid)
+		start, err := procfs.StartTime(pid)
 		if err != nil {
 			return
 		}

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"testing/quick"
+
+	"github.com/sandboxrun/sandboxrun/container/diagnose"
 )
 
 func TestKeeperKeepsBothEnds(t *testing.T) {
@@ -139,7 +141,7 @@ func TestWraps(t *testing.T) {
 
 func TestDiagnoseWorksHere(t *testing.T) {
 	// The machine makes sandboxes, or the other tests of this package would fail; then nothing may be wrong with it.
-	if err := Diagnose(); err != nil {
+	if err := diagnose.Machine(); err != nil {
 		t.Error(err)
 	}
 }

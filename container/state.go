@@ -12,6 +12,8 @@ import (
 	"github.com/opencontainers/runtime-spec/specs-go"
 	"golang.org/x/sys/unix"
 
+	"github.com/sandboxrun/sandboxrun/container/build"
+	"github.com/sandboxrun/sandboxrun/container/procfs"
 	"github.com/sandboxrun/sandboxrun/forkexec"
 	"github.com/sandboxrun/sandboxrun/hooks"
 	"github.com/sandboxrun/sandboxrun/spec"
@@ -62,7 +64,7 @@ func newState(id string, plan *spec.Plan, owner *Owner) *State {
 		Name: plan.Name, Policy: plan.PolicyFile, Digest: plan.PolicyDigest, Network: plan.Network, Relay: plan.Relay,
 		Weaker: plan.Weaker, Warnings: plan.Warnings, BestEffort: plan.BestEffort,
 		Launch: Launch{
-			Exec: plan.Exec, Namespaces: joined(plan.Spec), Mounts: execMounts(plan), Nproc: plan.Nproc, SetGroup: plan.SetGroup,
+			Exec: plan.Exec, Namespaces: joined(plan.Spec), Mounts: build.ExecMounts(plan), Nproc: plan.Nproc, SetGroup: plan.SetGroup,
 		},
 	}
 }
@@ -218,11 +220,11 @@ func (sb *Sandbox) attach() error {
 		pidfd.Close()
 		return endedOr(err)
 	}
-	start, err := startTime(sb.state.PID)
+	start, err := procfs.StartTime(sb.state.PID)
 	switch {
 	case err != nil:
 		err = endedOr(err)
-	case start != sb.state.StartTime || !pidfdAlive(pidfd):
+	case start != sb.state.StartTime || !procfs.PidfdAlive(pidfd):
 		err = errEnded
 	}
 	if err != nil {

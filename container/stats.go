@@ -9,6 +9,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/sandboxrun/sandboxrun/container/disk"
+	"github.com/sandboxrun/sandboxrun/container/procfs"
 	"github.com/sandboxrun/sandboxrun/forkexec"
 	"github.com/sandboxrun/sandboxrun/spec"
 )
@@ -46,7 +48,7 @@ type Stats struct {
 // Meter looks at what a sandbox uses, again and again.
 type Meter struct {
 	sb   *Sandbox
-	disk *diskWatch
+	disk *disk.Watch
 
 	last  time.Time
 	busy  time.Duration            // processor time used until then
@@ -57,7 +59,7 @@ type Meter struct {
 func (sb *Sandbox) Meter() *Meter {
 	m := &Meter{sb: sb}
 	if l := &sb.state.Launch; l.Limits.Disk > 0 {
-		m.disk = newDiskWatch(l.Held.Write, l.Held.Disk, l.Limits.Disk)
+		m.disk = disk.NewWatch(l.Held.Write, l.Held.Disk, l.Limits.Disk)
 	}
 	return m
 }
@@ -65,7 +67,7 @@ func (sb *Sandbox) Meter() *Meter {
 // Look says what is used now. That the sandbox has ended is an error with the code "sandbox_lost".
 func (m *Meter) Look() (Stats, error) {
 	st := m.sb.state
-	if !pidfdAlive(m.sb.init) {
+	if !procfs.PidfdAlive(m.sb.init) {
 		return Stats{}, fail("sandbox_lost", lostHint(st), "sandbox %q has ended", st.ID)
 	}
 	now := time.Now()
@@ -88,7 +90,7 @@ func (m *Meter) Look() (Stats, error) {
 		return Stats{}, err
 	}
 	if m.disk != nil {
-		used, _, _ := m.disk.check(now, -1)
+		used, _, _ := m.disk.Check(now, -1)
 		s.DiskBytes = &used
 	}
 	return s, nil

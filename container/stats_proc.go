@@ -7,6 +7,9 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/sandboxrun/sandboxrun/container/lookup"
+	"github.com/sandboxrun/sandboxrun/container/procfs"
 )
 
 // userHZ is how many clock ticks a second has in /proc/PID/stat, on every machine that we run on.
@@ -58,7 +61,7 @@ type times struct {
 
 func timesOf(pid int) (times, bool) {
 	const utime, stime, cutime, cstime, threads, rss = 11, 12, 13, 14, 17, 21 // see proc(5), less the three fields before
-	f, err := procStat(pid)
+	f, err := procfs.Stat(pid)
 	if err != nil || len(f) <= rss {
 		return times{}, false
 	}
@@ -95,24 +98,24 @@ func (m *Meter) inMemory(reapers []int) int64 {
 	var sum int64
 	if in, err := m.sb.inside(); err == nil {
 		sum += tmpfsUsed(in, m.sb.state.Launch.Held.Tmpfs, seen)
-		unix.Close(in.root)
+		unix.Close(in.FD)
 	}
 	for _, pid := range reapers {
 		fd, err := unix.Open(fmt.Sprintf("/proc/%d/root", pid), unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 		if err != nil {
 			continue // its exec has ended
 		}
-		sum += tmpfsUsed(inside{fd}, m.sb.state.Launch.Held.Tmpfs, seen)
+		sum += tmpfsUsed(lookup.Root{FD: fd}, m.sb.state.Launch.Held.Tmpfs, seen)
 		unix.Close(fd)
 	}
 	return sum
 }
 
 // tmpfsUsed leaves out what it has seen already: most of them all execs share.
-func tmpfsUsed(in inside, paths []string, seen map[uint64]bool) int64 {
+func tmpfsUsed(in lookup.Root, paths []string, seen map[uint64]bool) int64 {
 	var sum int64
 	for _, p := range paths {
-		f, err := in.open(p, unix.O_PATH)
+		f, err := in.Open(p, unix.O_PATH)
 		if err != nil {
 			continue
 		}

@@ -11,25 +11,17 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/sandboxrun/sandboxrun/container/cgroup"
+	"github.com/sandboxrun/sandboxrun/container/fault"
 )
 
 // Error is a failure of ours, with a stable word for programs and a hint for people.
-type Error struct {
-	Code string // such as "id_in_use"
-	Hint string // may be empty
-	Err  error
-	// Where a program of a sandbox was not started: the sandbox, the exec that it would have been, and whether the sandbox
-	// is isolated. Else empty.
-	Sandbox, Exec string
-	Isolated      bool
+type Error = fault.Error
 
-	found *diagnosis // of a machine that cannot make sandboxes
+func fail(code, hint, format string, args ...any) *Error {
+	return fault.New(code, hint, format, args...)
 }
-
-func (e *Error) Error() string { return e.Err.Error() }
-
-// Unwrap gives the cause.
-func (e *Error) Unwrap() error { return e.Err }
 
 // fullDisk says whether writing the state has failed for want of room. To calls that write no file ENOSPC means something
 // else.
@@ -40,10 +32,6 @@ func fullDisk(err error) bool {
 
 // diskHint is for errors of writing the state.
 const diskHint = "is the disk full? another place: --root DIR"
-
-func fail(code, hint, format string, args ...any) *Error {
-	return &Error{Code: code, Hint: hint, Err: fmt.Errorf(format, args...)}
-}
 
 // Store is the directory that holds the state of one user's sandboxes, a directory each.
 type Store struct {
@@ -58,16 +46,10 @@ func StorePath(dir, runtimeDir string, uid int) string {
 		return dir
 	case uid == 0 && unix.Access("/run", unix.W_OK) == nil: // not so for the root of a user namespace of somebody's
 		return "/run/sandboxrun"
-	case ownedDir(runtimeDir, uid):
+	case cgroup.OwnedDir(runtimeDir, uid):
 		return filepath.Join(runtimeDir, "sandboxrun")
 	}
 	return "/tmp/sandboxrun-" + strconv.Itoa(uid)
-}
-
-// ownedDir keeps a runtime directory out that sudo or su left behind from somebody else.
-func ownedDir(path string, uid int) bool {
-	var st unix.Stat_t
-	return path != "" && unix.Lstat(path, &st) == nil && st.Mode&unix.S_IFMT == unix.S_IFDIR && int(st.Uid) == uid
 }
 
 // OpenStore opens the state directory and makes it if it is not there, for the caller alone. It must be a real directory

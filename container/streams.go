@@ -142,8 +142,8 @@ func (sb *Sandbox) null(mode uint64) (*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer unix.Close(in.root)
-	null, err := in.open(os.DevNull, mode)
+	defer unix.Close(in.FD)
+	null, err := in.Open(os.DevNull, mode)
 	if err != nil {
 		return nil, fmt.Errorf("open the null device of sandbox %q: %w", sb.state.ID, err)
 	}

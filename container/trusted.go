@@ -13,13 +13,14 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/sandboxrun/sandboxrun/container/procfs"
 	"github.com/sandboxrun/sandboxrun/rootfs"
 	"github.com/sandboxrun/sandboxrun/spec"
 )
 
 // ground answers spec's questions of what the launcher trusts and where that is.
 type ground struct {
-	mounts []mountLine
+	mounts []procfs.Mount
 	uid    int
 	known  []spec.Trusted // that the command names
 	inUse  func() inUse
@@ -37,7 +38,7 @@ type Trust struct {
 
 // newGround begins to look for sandboxes that run while other work is done.
 func newGround() (*ground, error) {
-	mounts, err := ownMounts()
+	mounts, err := procfs.OwnMounts()
 	if err != nil {
 		return nil, fmt.Errorf("list host mounts: %w", err)
 	}
@@ -98,7 +99,7 @@ const ownState = "the state directory"
 
 // keptFrom refuses a view that shows the store itself, whoever made the plan. It returns what the view lets programs write.
 func (s *Store) keptFrom(v *rootfs.View) ([]string, error) {
-	mounts, err := ownMounts()
+	mounts, err := procfs.OwnMounts()
 	if err != nil {
 		return nil, fmt.Errorf("list host mounts: %w", err)
 	}
@@ -109,7 +110,7 @@ func (s *Store) keptFrom(v *rootfs.View) ([]string, error) {
 	}
 	defer dir.Close()
 	t := spec.Trusted{What: ownState, Path: s.path, State: true}
-	if t.Place, err = placeOf(dir, mounts); err != nil {
+	if t.Place, err = procfs.PlaceOf(dir, mounts); err != nil {
 		return nil, fmt.Errorf("find out where the state directory is: %w", err)
 	}
 	g.known = append(g.known, t)
@@ -136,14 +137,14 @@ func (s *Store) KeyIsKept(id, path string) error {
 		return err
 	}
 	defer f.Close()
-	place, err := placeOf(f, sees.own)
+	place, err := procfs.PlaceOf(f, sees.Own)
 	if err != nil {
 		return err
 	}
-	for _, m := range sees.there {
+	for _, m := range sees.There {
 		if place.Within(m.Place) {
 			return fail("key_granted", "sign with a key that the policy does not show",
-				"signing key %q is in what the programs of sandbox %q see as %q", path, id, m.target)
+				"signing key %q is in what the programs of sandbox %q see as %q", path, id, m.Target)
 		}
 	}
 	return nil
@@ -193,7 +194,7 @@ func (g *ground) directory(what, path string) error {
 // walk goes to a path as the kernel does, and notes where it is and in which directories the links on the way are.
 func (g *ground) walk(path string, t *spec.Trusted, file bool) (*os.File, error) {
 	w := hostWalk{rest: strings.Split(path, "/"), file: file, follow: func(dir *os.File) error {
-		place, err := placeOf(dir, g.mounts)
+		place, err := procfs.PlaceOf(dir, g.mounts)
 		t.Links = append(t.Links, place)
 		return err
 	}}
@@ -202,7 +203,7 @@ func (g *ground) walk(path string, t *spec.Trusted, file bool) (*os.File, error)
 		err = unix.ENOENT
 	}
 	if err == nil {
-		t.Place, err = placeOf(w.at, g.mounts)
+		t.Place, err = procfs.PlaceOf(w.at, g.mounts)
 	}
 	if err != nil {
 		if w.at != nil {
@@ -227,8 +228,8 @@ func (g *ground) Shown(path string) ([]spec.Shown, error) {
 	}
 	var list []spec.Shown
 	for _, m := range g.mounts {
-		rel, err := filepath.Rel(m.target, path)
-		if uint64(m.id) == st.Mnt_id && err == nil && filepath.IsLocal(rel) {
+		rel, err := filepath.Rel(m.Target, path)
+		if uint64(m.ID) == st.Mnt_id && err == nil && filepath.IsLocal(rel) {
 			list = append(list, spec.Shown{Path: path, Place: spec.Place{Dev: m.Dev, Path: filepath.Join(m.Path, rel)}})
 			break
 		}
@@ -241,8 +242,8 @@ func (g *ground) Shown(path string) ([]spec.Shown, error) {
 	}
 	below := strings.TrimSuffix(path, "/") + "/"
 	for _, m := range g.mounts {
-		if strings.HasPrefix(m.target, below) {
-			list = append(list, spec.Shown{Path: m.target, Place: m.Place})
+		if strings.HasPrefix(m.Target, below) {
+			list = append(list, spec.Shown{Path: m.Target, Place: m.Place})
 		}
 	}
 	return list, nil
@@ -307,6 +308,6 @@ func (g *ground) stateAt(path string) (spec.Trusted, bool) {
 	if unix.Fstat(fd, &st) != nil || named && uid != strconv.Itoa(int(st.Uid)) {
 		return spec.Trusted{}, false
 	}
-	place, err := placeOf(f, g.mounts)
+	place, err := procfs.PlaceOf(f, g.mounts)
 	return spec.Trusted{What: "the state directory of uid " + strconv.Itoa(int(st.Uid)), Path: path, Place: place, State: true}, err == nil
 }

@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/sandboxrun/sandboxrun/container/procfs"
 	"github.com/sandboxrun/sandboxrun/forkexec"
 	"github.com/sandboxrun/sandboxrun/spec"
 )
@@ -44,7 +45,7 @@ func (g *ground) statesInUse() inUse {
 		if sealed != nil && unix.Fstat(fd, &st) == nil && int(st.Uid) == g.uid {
 			own = append(own, running{proc, sealed})
 		}
-		place, err := placeOf(f, g.mounts)
+		place, err := procfs.PlaceOf(f, g.mounts)
 		if err != nil || filepath.Base(place.Path) != "lock" {
 			return
 		}

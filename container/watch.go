@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/sandboxrun/sandboxrun/container/lookup"
 	"github.com/sandboxrun/sandboxrun/forkexec"
 	"github.com/sandboxrun/sandboxrun/rootfs"
 )
@@ -31,11 +32,11 @@ func (sb *Sandbox) rememberMasks(v *rootfs.View) error {
 	if err != nil {
 		return err
 	}
-	defer unix.Close(in.root)
+	defer unix.Close(in.FD)
 	list := make([]Watch, 0, len(v.Masked)+len(v.Absent))
 	for _, d := range v.Masked {
 		w := Watch{Denied: d}
-		if w.Dev, w.Ino, err = in.identify(d.Inside); err != nil {
+		if w.Dev, w.Ino, err = in.Identify(d.Inside); err != nil {
 			return fail("sandbox_unavailable", "", "create sandbox: look for the mask of %q: %w", d.Host, err)
 		}
 		list = append(list, w)
@@ -47,24 +48,12 @@ func (sb *Sandbox) rememberMasks(v *rootfs.View) error {
 	return nil
 }
 
-// identify says which file is at a path inside.
-func (in inside) identify(path string) (dev, ino uint64, err error) {
-	f, err := in.open(path, unix.O_PATH|unix.O_NOFOLLOW)
-	if err != nil {
-		return 0, 0, err
-	}
-	defer f.Close()
-	var st unix.Stat_t
-	err = unix.Fstat(int(f.Fd()), &st)
-	return st.Dev, st.Ino, err
-}
-
 // masked says whether a path's mask is where it was put.
-func (in inside) masked(w Watch) bool {
+func masked(in lookup.Root, w Watch) bool {
 	if w.Ino == 0 {
 		return false
 	}
-	dev, ino, err := in.identify(w.Inside)
+	dev, ino, err := in.Identify(w.Inside)
 	return err == nil && dev == w.Dev && ino == w.Ino
 }
 
@@ -98,7 +87,7 @@ func (l *lookouts) close() {
 
 // lookOut looks at what is denied. Everything is looked up below the grant, by descriptors and without a link: a program of
 // an earlier exec, or of one that runs now, may have put anything in the way.
-func lookOut(list []Watch, in inside) (*lookouts, error) {
+func lookOut(list []Watch, in lookup.Root) (*lookouts, error) {
 	found := &lookouts{grants: map[string]*grantDir{}}
 	for _, w := range list {
 		l := lookout{Watch: w}
@@ -130,7 +119,7 @@ func (w Watch) shownGrant() string {
 }
 
 // open opens the grant that holds a denied path, once for all of them.
-func (l *lookouts) open(w Watch, in inside) (*grantDir, error) {
+func (l *lookouts) open(w Watch, in lookup.Root) (*grantDir, error) {
 	shown := w.shownGrant()
 	if g := l.grants[shown]; g != nil {
 		return g, nil
@@ -146,10 +135,10 @@ func (l *lookouts) open(w Watch, in inside) (*grantDir, error) {
 
 // openGrant opens it by its path on the host, where the launcher has its usual rights, or, where that now leads to another
 // file than the sandbox was made with, by its path inside. A program may have moved either.
-func openGrant(w Watch, shown string, in inside) (int, error) {
+func openGrant(w Watch, shown string, in lookup.Root) (int, error) {
 	how := unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: unix.RESOLVE_NO_SYMLINKS}
 	host, hostErr := unix.Openat2(unix.AT_FDCWD, w.Grant, &how)
-	f, err := in.open(shown, unix.O_PATH|unix.O_NOFOLLOW)
+	f, err := in.Open(shown, unix.O_PATH|unix.O_NOFOLLOW)
 	if err != nil {
 		return host, hostErr
 	}
@@ -209,7 +198,7 @@ func absent(err error) bool {
 }
 
 // look finds out what stands at one denied path.
-func (l *lookout) look(in inside, all *lookouts) error {
+func (l *lookout) look(in lookup.Root, all *lookouts) error {
 	var err error
 	if l.grant, err = all.open(l.Watch, in); absent(err) {
 		return nil // it has been moved or removed, and what is denied with it
@@ -223,7 +212,7 @@ func (l *lookout) look(in inside, all *lookouts) error {
 		kind := st.Mode & unix.S_IFMT
 		l.dir = kind == unix.S_IFDIR
 		// A link shows nothing but where it leads; what is there is denied or granted under its own name.
-		l.bare = kind != unix.S_IFLNK && !in.masked(l.Watch)
+		l.bare = kind != unix.S_IFLNK && !masked(in, l.Watch)
 	case shut != "":
 		// Whoever owns the directory can open it again, and then what is denied would be bare.
 		l.shut = filepath.Join(l.shownGrant(), shut)

@@ -276,6 +276,8 @@ func judgeEnvironment(s *Subject, f *Facts, v *verdict) {
 		return err == nil && ok
 	})
 	switch {
+	case f.Canary == "":
+		v.lack("the caller had no variable to keep out")
 	case allowed:
 		v.lack("the policy lets every variable of the caller's in")
 	case slices.Contains(f.Env, f.Canary):

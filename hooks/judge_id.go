@@ -27,7 +27,7 @@ func judgeID(s *Subject, f *Facts, v *verdict) {
 	default:
 		v.hold()
 	}
-	s.each(f, func(p Path, seen PathSeen) {
+	s.each(f, v, func(p Path, seen PathSeen) {
 		switch {
 		case seen.Made == nil:
 		case seen.Made.Err != nil:
@@ -54,7 +54,7 @@ func refusal(err error) bool {
 // refusals.
 func judgeForeign(s *Subject, f *Facts, v *verdict) {
 	own, all := 0, 0
-	s.each(f, func(p Path, seen PathSeen) {
+	s.each(f, v, func(p Path, seen PathSeen) {
 		if seen.Inside.Err != nil {
 			v.lack("%q: %v", p.Inside, seen.Inside.Err)
 			return

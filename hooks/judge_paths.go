@@ -3,18 +3,27 @@ package hooks
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"golang.org/x/sys/unix"
 )
 
-func (s *Subject) each(f *Facts, call func(Path, PathSeen), kinds ...PathKind) {
+// each calls a function for what was seen of each path of some kinds. A path that nobody looked at is not tested.
+func (s *Subject) each(f *Facts, v *verdict, call func(Path, PathSeen), kinds ...PathKind) {
 	for i, p := range s.Paths {
-		for _, k := range kinds {
-			if p.Kind == k {
-				call(p, f.Paths[i])
-			}
+		switch {
+		case !slices.Contains(kinds, p.Kind):
+		case i >= len(f.Paths) || !f.Paths[i].seen():
+			v.lack("%q was not looked at", p.Inside)
+		default:
+			call(p, f.Paths[i])
 		}
 	}
+}
+
+// seen says whether somebody has looked: there is an error, a file, or a change that was tried.
+func (s *PathSeen) seen() bool {
+	return s.Inside.Err != nil || s.Inside.Ino != 0 || s.Inside.Mode != 0 || len(s.Changes) > 0
 }
 
 func judgeSecrets(s *Subject, f *Facts, v *verdict) { judgeAbsent(s, f, v, Secret) }
@@ -24,7 +33,7 @@ func judgeProbes(s *Subject, f *Facts, v *verdict) { judgeAbsent(s, f, v, ProbeP
 // judgeAbsent looks at what must not be there. Another file of the same name is no harm: the sandbox has a home too.
 func judgeAbsent(s *Subject, f *Facts, v *verdict, kind PathKind) {
 	there, all := 0, 0
-	s.each(f, func(p Path, seen PathSeen) {
+	s.each(f, v, func(p Path, seen PathSeen) {
 		all++
 		if seen.Outside.Err == nil {
 			there++
@@ -52,7 +61,7 @@ func isAbsence(err error) bool {
 
 func judgeMasks(s *Subject, f *Facts, v *verdict) {
 	there, all := 0, 0
-	s.each(f, func(p Path, seen PathSeen) {
+	s.each(f, v, func(p Path, seen PathSeen) {
 		all++
 		if seen.Outside.Err == nil {
 			there++
@@ -72,7 +81,7 @@ func judgeMasks(s *Subject, f *Facts, v *verdict) {
 			v.hold()
 		}
 	}, Mask)
-	s.each(f, func(p Path, seen PathSeen) {
+	s.each(f, v, func(p Path, seen PathSeen) {
 		if seen.Inside.Same(seen.Outside) {
 			v.fail("%q is there as %q", p.Host, p.Inside)
 		}
@@ -84,7 +93,7 @@ func judgeMasks(s *Subject, f *Facts, v *verdict) {
 
 func judgeProc(s *Subject, f *Facts, v *verdict) {
 	null := unix.Mkdev(1, 3)
-	s.each(f, func(p Path, seen PathSeen) {
+	s.each(f, v, func(p Path, seen PathSeen) {
 		in := seen.Inside
 		switch {
 		case seen.Outside.Err != nil:
@@ -103,7 +112,7 @@ func judgeProc(s *Subject, f *Facts, v *verdict) {
 }
 
 func judgeGrants(s *Subject, f *Facts, v *verdict) {
-	s.each(f, func(p Path, seen PathSeen) {
+	s.each(f, v, func(p Path, seen PathSeen) {
 		in := seen.Inside
 		switch {
 		case in.Err != nil && seen.Changed:
@@ -150,7 +159,7 @@ func mayRead(n Node, s *Subject) bool {
 
 func judgeReadOnly(s *Subject, f *Facts, v *verdict) {
 	writable, all := 0, 0
-	s.each(f, func(p Path, seen PathSeen) {
+	s.each(f, v, func(p Path, seen PathSeen) {
 		if p.Kind == Mask && seen.Outside.Err != nil {
 			return // there is nothing to mask
 		}
@@ -178,7 +187,7 @@ func judgeReadOnly(s *Subject, f *Facts, v *verdict) {
 
 func judgeWritable(s *Subject, f *Facts, v *verdict) {
 	all := 0
-	s.each(f, func(p Path, seen PathSeen) {
+	s.each(f, v, func(p Path, seen PathSeen) {
 		all++
 		switch {
 		case seen.Write == nil:

@@ -180,6 +180,18 @@ func TestJudge(t *testing.T) {
 	}
 }
 
+// TestNothingSeen: what was not looked at is not held. The zero value of every fact means that nobody looked.
+func TestNothingSeen(t *testing.T) {
+	s, _ := sound()
+	for _, subject := range []*Subject{s, {}} {
+		for _, r := range Judge(subject, &Facts{Paths: make([]PathSeen, len(subject.Paths))}) {
+			if r.Result == Held {
+				t.Errorf("%s is held (control %q), and nothing was seen", r.Name, r.Control)
+			}
+		}
+	}
+}
+
 func TestTable(t *testing.T) {
 	seen := map[string]bool{}
 	for _, c := range Checks() {

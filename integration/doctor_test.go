@@ -17,13 +17,14 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/sandboxrun/sandboxrun/container"
+	"github.com/sandboxrun/sandboxrun/container/doctor"
 	"github.com/sandboxrun/sandboxrun/forkexec"
 )
 
 // report is what doctor --json prints.
 type report struct {
 	Enforceable bool                   `json:"enforceable"`
-	Checks      []container.Check      `json:"checks"`
+	Checks      []doctor.Row           `json:"checks"`
 	Error       *container.ResultError `json:"error"`
 	UID         int                    `json:"uid"`
 }
@@ -38,7 +39,7 @@ func (b *box) doctor(c call) (*answer, report) {
 	return a, r
 }
 
-func (r report) check(t *testing.T, name string) container.Check {
+func (r report) check(t *testing.T, name string) doctor.Row {
 	t.Helper()
 	for _, c := range r.Checks {
 		if c.Name == name {
@@ -46,7 +47,7 @@ func (r report) check(t *testing.T, name string) container.Check {
 		}
 	}
 	t.Fatalf("no check %q in %+v", name, r.Checks)
-	return container.Check{}
+	return doctor.Row{}
 }
 
 // TestDoctor: where sandboxes work the doctor says so, and each of its rows has what a row must have.
@@ -60,14 +61,14 @@ func TestDoctor(t *testing.T) {
 		}
 		seen := map[string]bool{}
 		for _, c := range r.Checks {
-			well := c.Status == container.CheckOK
-			if seen[c.Name] || c.Value == "" || well != (c.Cost == "") || well != (c.Fix == "") || c.Required && c.Status == container.CheckMissing {
+			well := c.Status == doctor.OK
+			if seen[c.Name] || c.Value == "" || well != (c.Cost == "") || well != (c.Fix == "") || c.Required && c.Status == doctor.Missing {
 				t.Errorf("odd row: %+v", c)
 			}
 			seen[c.Name] = true
 		}
-		same(t, "sandbox", container.CheckOK, r.check(t, "sandbox").Status)
-		same(t, "ports", container.CheckOK, r.check(t, "ports_below_1024").Status)
+		same(t, "sandbox", doctor.OK, r.check(t, "sandbox").Status)
+		same(t, "ports", doctor.OK, r.check(t, "ports_below_1024").Status)
 		if w.uid != 0 {
 			return
 		}
@@ -247,7 +248,7 @@ func (r refusal) holds(t *testing.T, b *box) {
 		t.Errorf("the doctor finds nothing: %v", a)
 	case rep.Error.Message != message || rep.Error.Code != r.code || !strings.Contains(rep.Error.Hint, r.says):
 		t.Errorf("run says %q, and the doctor %+v", message, rep.Error)
-	case row.Status != container.CheckMissing || !row.Required || !strings.HasPrefix(row.Value, message) ||
+	case row.Status != doctor.Missing || !row.Required || !strings.HasPrefix(row.Value, message) ||
 		!strings.Contains(row.Fix, r.says) || !strings.HasSuffix(rep.Error.Hint, row.Fix):
 		t.Errorf("run says %q, and the row is %+v", message, row)
 	}

@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sandboxrun/sandboxrun/container"
+	"github.com/sandboxrun/sandboxrun/container/diagnose"
 )
 
 // flavours runs a test, each time with a launcher of its own, as root and as an unprivileged user where this process is root, else as the user that it is.
@@ -55,7 +55,7 @@ func needUserns(t *testing.T) {
 }
 
 var usernsProblem = sync.OnceValue(func() error {
-	if err := container.Diagnose(); err != nil {
+	if err := diagnose.Machine(); err != nil {
 		return err
 	}
 	return nil

@@ -55,33 +55,6 @@ func house(t *testing.T) map[string]pkg {
 	return all
 }
 
-// TestArrows: who may import whom, as docs/architecture.md draws it.
-func TestArrows(t *testing.T) {
-	arrows := map[string][]string{ // package → packages of ours that it may import
-		"":          {"cli"},
-		"cli":       {"container", "spec", "record", "audit", "rootfs", "hooks"},
-		"container": {"spec", "relay", "forkexec", "record", "rootfs", "hooks"},
-		"spec":      {"rootfs", "netpolicy", "hooks"},
-		"relay":     {"netpolicy"},
-	}
-	for name, p := range house(t) {
-		for _, imported := range p.Imports {
-			own, ours := strings.CutPrefix(imported, module+"/")
-			if ours && name != "integration" && !slices.Contains(arrows[name], own) {
-				t.Errorf("package %q imports %q", name, own)
-			}
-			for _, outside := range []string{"github.com/opencontainers/runc", "github.com/opencontainers/cgroups"} {
-				if strings.HasPrefix(imported, outside) && name != "container" {
-					t.Errorf("package %q imports %s: only container may", name, imported)
-				}
-			}
-			if strings.Contains(imported, "sirupsen/logrus") && name != "cli" {
-				t.Errorf("package %q logs", name)
-			}
-		}
-	}
-}
-
 // TestSpecIsPure: spec and what it stands on start nothing, connect to nothing and read no clock.
 func TestSpecIsPure(t *testing.T) {
 	all := house(t)

@@ -1,0 +1,48 @@
+package container
+
+import (
+	"path/filepath"
+
+	"github.com/sandboxrun/sandboxrun/container/build"
+)
+
+// base makes the directory in which process 1 starts, if it is not there.
+func (s *Store) base() (string, error) {
+	const name = ".base"
+	dir := filepath.Join(s.path, name)
+	if info, err := s.root.Lstat(name); err == nil {
+		if !info.IsDir() {
+			return "", fail("state_unusable", "remove it, or choose another directory with --root DIR", "%q is no directory: sandboxrun has not made it", dir)
+		}
+		return dir, nil
+	}
+	unlock, err := s.lock()
+	if err != nil {
+		return "", err
+	}
+	defer unlock()
+	if _, err := s.root.Lstat(name); err == nil {
+		return dir, nil
+	}
+	tmp := name + ".new"
+	if err := s.root.RemoveAll(tmp); err != nil { // somebody was killed here
+		return "", bundleError(err)
+	}
+	for _, d := range append([]string{""}, build.Dirs()...) {
+		if err := s.root.Mkdir(tmp+d, 0o755); err != nil {
+			return "", bundleError(err)
+		}
+	}
+	inside, err := s.root.OpenRoot(tmp)
+	if err != nil {
+		return "", bundleError(err)
+	}
+	defer inside.Close()
+	if err := writeMasks(inside); err != nil {
+		return "", err
+	}
+	if err := s.root.Rename(tmp, name); err != nil {
+		return "", bundleError(err)
+	}
+	return dir, nil
+}

@@ -1,0 +1,285 @@
+package build
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/opencontainers/runtime-spec/specs-go"
+	"golang.org/x/sys/unix"
+
+	"github.com/sandboxrun/sandboxrun/container/diagnose"
+	"github.com/sandboxrun/sandboxrun/container/fault"
+	"github.com/sandboxrun/sandboxrun/container/idmap"
+	"github.com/sandboxrun/sandboxrun/forkexec"
+	"github.com/sandboxrun/sandboxrun/rootfs"
+	"github.com/sandboxrun/sandboxrun/spec"
+)
+
+// Places in the root in which process 1 starts. It is a directory of the store that all sandboxes share and nobody
+// writes; programs never see it, since building ends with another root in its place.
+const (
+	HostDir   = "/host"      // the host's file tree, where a launcher without privilege binds from
+	newRoot   = "/root"      // where the sandbox's own root is put together
+	masksDir  = "/masks"     // what masks are binds of
+	madeDir   = "/generated" // files that are bound over the host's
+	rootBytes = 64 << 20     // the most that the sandbox's own root holds; it is small files, and read-only in the end
+)
+
+// Dirs are these directories, and those that process 1 needs before.
+func Dirs() []string { return []string{"/proc", "/dev", HostDir, newRoot, masksDir, madeDir} }
+
+// Trees are the host's files that a privileged launcher hands in as detached mounts, by their place in the list of
+// mounts: it may see more than the sandbox's own root user does, such as a home directory of mode 0700. nil means that
+// the launcher may not, and the sandbox binds for itself.
+type Trees map[int]*os.File
+
+func (t Trees) Close() {
+	for _, f := range t {
+		f.Close()
+	}
+}
+
+func OpenTrees(s *specs.Spec) (Trees, error) {
+	if os.Geteuid() != 0 {
+		return nil, nil
+	}
+	t := Trees{}
+	for i, m := range s.Mounts {
+		if m.Type != "bind" || !path.IsAbs(m.Source) {
+			continue
+		}
+		f, err := idmap.OpenTree(m)
+		if errors.Is(err, unix.EPERM) && len(m.UIDMappings) == 0 { // root, but of a container
+			t.Close()
+			return nil, nil
+		}
+		if err != nil {
+			t.Close()
+			if d := diagnose.Machine(); d != nil { // a limit of mount namespaces is met here first
+				return nil, d
+			}
+			return nil, fault.New("grant_missing", "did it change while the sandbox was made?", "open %q: %w", m.Source, err)
+		}
+		t[i] = f
+	}
+	return t, nil
+}
+
+// mountOptions splits the options of a file system into flags and what it reads itself.
+func mountOptions(options []string) (flags uintptr, data string) {
+	known := map[string]uintptr{
+		"ro": unix.MS_RDONLY, "nosuid": unix.MS_NOSUID, "nodev": unix.MS_NODEV, "noexec": unix.MS_NOEXEC,
+		"strictatime": unix.MS_STRICTATIME,
+	}
+	var rest []string
+	for _, o := range options {
+		if f, ok := known[o]; ok {
+			flags |= f
+		} else {
+			rest = append(rest, o)
+		}
+	}
+	return flags, strings.Join(rest, ",")
+}
+
+// steps puts a sandbox's root together.
+type steps struct {
+	ops    []forkexec.Op
+	made   made
+	mounts map[string]bool // targets so far; true for those in which things can be made
+	dirs   map[string]bool // of the view's mounts, by target: whether it is a directory
+	trees  Trees
+}
+
+// View turns the Plan's mounts, which are OCI's, into the steps that make them. What runc would do with them is the
+// same; this does it in one go, without a look at each, where runc's way takes a fifth of a millisecond a mount.
+func View(plan *spec.Plan, t Trees, found *Sights) []forkexec.Op {
+	s := &steps{mounts: map[string]bool{"/": true}, dirs: map[string]bool{}, trees: t}
+	s.made.add("/")
+	for _, m := range slices.Backward(plan.View.Mounts) {
+		s.dirs[m.Target] = m.Dir
+	}
+	s.ops = shareOps()
+	s.mount(forkexec.Op{
+		Source: "root", Target: newRoot, Type: "tmpfs", Data: fmt.Sprintf("mode=755,size=%d", rootBytes),
+		Flags: unix.MS_NOSUID | unix.MS_NODEV,
+	})
+	for _, e := range plan.View.Entries {
+		s.entry(e)
+	}
+	s.generated(plan.View)
+	pinned := map[string]rootfs.Mount{}
+	for _, m := range plan.View.Mounts {
+		if m.Pin {
+			pinned[m.Target] = m
+		}
+	}
+	for i, m := range plan.Spec.Mounts {
+		if _, ok := pinned[m.Destination]; ok {
+			continue
+		}
+		s.target(m)
+		if m.Type == "proc" {
+			s.pins(plan, pinned)
+		}
+		if m.Type == "bind" {
+			s.bind(i, m)
+		} else {
+			s.filesystem(m)
+		}
+	}
+	s.ops = append(s.ops, found.steps()...)
+	s.limitsView(plan)
+	s.mount(forkexec.Op{Target: newRoot + "/dev", Flags: unix.MS_REMOUNT | unix.MS_BIND | unix.MS_RDONLY | unix.MS_NOSUID | unix.MS_NOEXEC})
+	s.ops = append(s.ops, forkexec.Op{Kind: forkexec.OpRoot, Target: newRoot})
+	s.mount(forkexec.Op{Target: "/", Flags: unix.MS_REMOUNT | unix.MS_BIND | unix.MS_RDONLY | unix.MS_NOSUID | unix.MS_NODEV})
+	return s.ops
+}
+
+// Network set up a network of the sandbox's own. The host's is never touched.
+func Network(plan *spec.Plan, namespaces int) []forkexec.Op {
+	if namespaces&unix.CLONE_NEWNET == 0 {
+		return nil
+	}
+	return []forkexec.Op{{Kind: forkexec.OpNetwork, Flags: uintptr(plan.Exec.GID), LowPorts: plan.LowPorts}}
+}
+
+func (s *steps) mount(o forkexec.Op) {
+	o.Kind = forkexec.OpMount
+	s.ops = append(s.ops, o)
+}
+
+func (s *steps) entry(e rootfs.Entry) {
+	o := forkexec.Op{Kind: forkexec.OpMkdir, Target: newRoot + e.Path, Flags: 0o755}
+	switch e.Kind {
+	case rootfs.EntrySymlink:
+		o.Kind, o.Source = forkexec.OpSymlink, e.Content
+	case rootfs.EntryFile:
+		o.Kind, o.Data, o.Flags = forkexec.OpFile, e.Content, uintptr(e.Mode)
+	}
+	s.ops = append(s.ops, o)
+	s.made.add(e.Path)
+}
+
+// generated makes the files that are bound over the host's, outside the new root.
+func (s *steps) generated(v *rootfs.View) {
+	first := true
+	for i, m := range v.Mounts {
+		if m.Kind != rootfs.MountBind || m.Source != "" {
+			continue
+		}
+		if first {
+			s.mount(forkexec.Op{Source: "generated", Target: madeDir, Type: "tmpfs", Data: "mode=755", Flags: unix.MS_NOSUID | unix.MS_NODEV})
+			first = false
+		}
+		s.ops = append(s.ops, forkexec.Op{Kind: forkexec.OpFile, Target: "/" + spec.GeneratedFile(i), Data: m.Content, Flags: 0o444})
+	}
+}
+
+// target makes a mount's target where that is the sandbox's own root or a tmpfs. Behind a bind it exists on the host.
+func (s *steps) target(m specs.Mount) {
+	var missing []string
+	p := m.Destination
+	for ; !s.made.has(p) && !isTarget(s.mounts, p); p = path.Dir(p) {
+		missing = append(missing, p)
+	}
+	if own, ok := s.mounts[p]; ok && !own {
+		return
+	}
+	if !s.mounts[s.cover(p)] {
+		return
+	}
+	for i, m0 := range slices.Backward(missing) {
+		o := forkexec.Op{Kind: forkexec.OpMkdir, Target: newRoot + m0, Flags: 0o755}
+		if i == 0 && m.Type == "bind" && !s.dirs[m.Destination] {
+			o.Kind, o.Flags = forkexec.OpFile, 0o444
+		}
+		s.ops = append(s.ops, o)
+		s.made.add(m0)
+	}
+}
+
+func isTarget(mounts map[string]bool, p string) bool {
+	_, ok := mounts[p]
+	return ok
+}
+
+// cover is the target of the mount that p lies in.
+func (s *steps) cover(p string) string {
+	for !isTarget(s.mounts, p) {
+		p = path.Dir(p)
+	}
+	return p
+}
+
+func (s *steps) filesystem(m specs.Mount) {
+	if m.Type == "devpts" { // each exec has its own
+		return
+	}
+	flags, data := mountOptions(m.Options)
+	s.mount(forkexec.Op{
+		Source: m.Source, Target: newRoot + m.Destination, Type: m.Type, Data: data, Flags: flags &^ unix.MS_RDONLY,
+	})
+	s.made.mount(m.Destination)
+	s.mounts[m.Destination] = m.Type == "tmpfs"
+	if m.Destination == "/dev" {
+		s.devices()
+	}
+}
+
+func (s *steps) bind(i int, m specs.Mount) {
+	s.made.mount(m.Destination)
+	s.mounts[m.Destination] = false
+	s.bindAt(i, m, newRoot+m.Destination)
+}
+
+func (s *steps) bindAt(i int, m specs.Mount, target string) {
+	if tree, ok := s.trees[i]; ok {
+		s.ops = append(s.ops, forkexec.Op{Kind: forkexec.OpMove, Source: m.Source, Target: target, Tree: tree})
+		return
+	}
+	source := HostDir + m.Source
+	if !path.IsAbs(m.Source) {
+		source = "/" + m.Source
+	}
+	s.ops = append(s.ops,
+		forkexec.Op{Kind: forkexec.OpBind, Source: source, Target: target},
+		forkexec.Op{Kind: forkexec.OpAttr, Target: target, Flags: uintptr(idmap.BindAttributes(m.Options))})
+}
+
+// devices fills /dev. Nobody in a user namespace can make device nodes: the host's are bound. A read-only mount does not keep
+// anybody from writing to a device, but its owner from changing its mode, which is the host's too.
+func (s *steps) devices() {
+	for _, d := range []string{"null", "zero", "full", "random", "urandom", "tty"} {
+		target := newRoot + "/dev/" + d
+		s.ops = append(s.ops,
+			forkexec.Op{Kind: forkexec.OpFile, Target: target, Flags: 0o666},
+			forkexec.Op{Kind: forkexec.OpBind, Source: "/dev/" + d, Target: target},
+			forkexec.Op{Kind: forkexec.OpAttr, Target: target, Flags: unix.MOUNT_ATTR_RDONLY | unix.MOUNT_ATTR_NOSUID | unix.MOUNT_ATTR_NOEXEC})
+	}
+	for link, text := range map[string]string{
+		"fd": "/proc/self/fd", "stdin": "/proc/self/fd/0", "stdout": "/proc/self/fd/1", "stderr": "/proc/self/fd/2",
+		"ptmx": "pts/ptmx",
+	} {
+		s.ops = append(s.ops, forkexec.Op{Kind: forkexec.OpSymlink, Source: text, Target: newRoot + "/dev/" + link})
+	}
+}
+
+// Explain tells a policy's fault from the machine's.
+func Explain(err error) error {
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ELOOP) {
+		return fault.New("grant_missing", "did it change while the sandbox was made?", "create sandbox: %w", err)
+	}
+	if diagnose.RefusedProcess(err) {
+		return fault.New(diagnose.CodeLimitReached, diagnose.ProcessesHint, "create sandbox: no more processes can be started: %w", err)
+	}
+	if d := diagnose.Machine(); d != nil {
+		return d
+	}
+	return fault.New("sandbox_unavailable", "", "create sandbox: %w", err)
+}

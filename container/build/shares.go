@@ -1,0 +1,41 @@
+package build
+
+import (
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/sandboxrun/sandboxrun/forkexec"
+)
+
+// userShare is how much one sandbox can have of what the kernel counts for each user: a part of what the caller may have, and
+// never more than any program wants. The sandbox's own user namespace holds it, for all of its execs together. What the
+// kernel counts as rlimits is in forkexec.c; security.md says what it counts without such a limit.
+type userShare struct {
+	sysctl string // below /proc/sys/user
+	most   int64
+}
+
+func userShares() []userShare {
+	return []userShare{{"max_inotify_instances", 1024}, {"max_inotify_watches", 1 << 18}, {"max_fanotify_groups", 32}, {"max_fanotify_marks", 1 << 13}}
+}
+
+const sharePart = 4 // one sandbox in ... can take all
+
+// shareOps limit them in the sandbox. What a kernel does not limit by user namespace it has no setting for.
+func shareOps() []forkexec.Op {
+	var ops []forkexec.Op
+	for _, s := range userShares() {
+		path := filepath.Join("/proc/sys/user", s.sysctl)
+		data, err := os.ReadFile(path)
+		if err != nil {
+			continue
+		}
+		n, err := strconv.ParseInt(strings.TrimSpace(string(data)), 10, 64)
+		if err == nil {
+			ops = append(ops, forkexec.Op{Kind: forkexec.OpSysctl, Target: path, Data: strconv.FormatInt(min(n/sharePart, s.most), 10)})
+		}
+	}
+	return ops
+}

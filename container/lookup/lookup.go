@@ -1,0 +1,257 @@
+package lookup
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"os"
+	"path"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/sandboxrun/sandboxrun/container/fault"
+)
+
+// Codes of a program that cannot be started. The command's exit status follows from them.
+const (
+	CodeNotFound       = "program_not_found"
+	CodeNotExecutable  = "program_not_executable"
+	CodeInterpreter    = "interpreter_missing"
+	CodeRelativeInterp = "interpreter_relative"
+	CodeCwd            = "cwd_missing"
+)
+
+// maxRaces is how often a path is looked up again because of a rename.
+const maxRaces = 100
+
+// maxInterpreters is how many scripts the kernel follows one from another.
+const maxInterpreters = 5
+
+// Root looks at the files of a sandbox as its programs see them. Every path is resolved by the kernel below the
+// sandbox's root, and magic links are not followed, so nothing that a program has made can lead outside.
+type Root struct{ FD int }
+
+// Open never blocks, and never gives the launcher a controlling terminal, whatever a program has put at a name.
+func (in Root) Open(name string, flags uint64) (*os.File, error) {
+	if flags&unix.O_PATH == 0 {
+		flags |= unix.O_NOCTTY | unix.O_NONBLOCK
+	}
+	how := unix.OpenHow{
+		Flags:   flags | unix.O_CLOEXEC,
+		Resolve: unix.RESOLVE_IN_ROOT | unix.RESOLVE_NO_MAGICLINKS,
+	}
+	for try := 0; ; try++ {
+		fd, err := unix.Openat2(in.FD, name, &how)
+		// EAGAIN: a rename raced with "..", see openat2(2). Or somebody has a lease on the file, and may keep it for long.
+		if errors.Is(err, unix.EINTR) || errors.Is(err, unix.EAGAIN) && try < maxRaces {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		return os.NewFile(uintptr(fd), name), nil
+	}
+}
+
+// openRegular opens a file to read it if it is a regular one. What was looked at is what is opened, whatever the program puts in
+// its place meanwhile.
+func (in Root) openRegular(name string) (*os.File, error) {
+	at, err := in.Open(name, unix.O_PATH)
+	if err != nil {
+		return nil, err
+	}
+	defer at.Close()
+	info, err := at.Stat()
+	if err == nil && !info.Mode().IsRegular() {
+		err = unix.EACCES
+	}
+	if err != nil {
+		return nil, err
+	}
+	return os.OpenFile("/proc/self/fd/"+strconv.Itoa(int(at.Fd())), unix.O_RDONLY|unix.O_NONBLOCK|unix.O_NOCTTY, 0)
+}
+
+// Find finds what a command names: a path, or a name that is looked for in PATH. It also makes sure that what
+// the program needs to be loaded by is there, since the kernel would only say that the program is not.
+func (in Root) Find(name, dir, pathVar string) (string, error) {
+	if name == "" {
+		return "", fault.New(CodeNotFound, "", "the command's name is empty")
+	}
+	candidates := []string{name}
+	if !strings.Contains(name, "/") {
+		candidates = candidates[:0]
+		for d := range strings.SplitSeq(pathVar, ":") {
+			if strings.HasPrefix(d, "/") { // a relative one would let the working directory decide what runs
+				candidates = append(candidates, path.Join(d, name))
+			}
+		}
+	} else if !strings.HasPrefix(name, "/") {
+		candidates[0] = path.Join(dir, name)
+	}
+	var found error
+	for _, c := range candidates {
+		err := in.executable(c)
+		if err == nil {
+			return c, in.loadable(c, pathVar)
+		}
+		if found == nil || errors.Is(err, unix.EACCES) {
+			found = err
+		}
+	}
+	switch {
+	case errors.Is(found, unix.EACCES):
+		return "", fault.New(CodeNotExecutable, "it needs the x permission and must be a regular file: chmod +x",
+			"%q cannot be executed: %w", name, found)
+	case found == nil, errors.Is(found, unix.ENOENT), errors.Is(found, unix.ENOTDIR), errors.Is(found, unix.ELOOP),
+		errors.Is(found, unix.ENAMETOOLONG):
+		return "", fault.New(CodeNotFound, in.notThere(name, candidates), "%q is not in the sandbox", name)
+	}
+	return "", fmt.Errorf("look for %q in the sandbox: %w", name, found)
+}
+
+// executable says whether a file can be executed at all; whether this program may, the kernel decides.
+func (in Root) executable(name string) error {
+	f, err := in.Open(name, unix.O_PATH)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	if !info.Mode().IsRegular() || info.Mode().Perm()&0o111 == 0 {
+		return unix.EACCES
+	}
+	return nil
+}
+
+// loadable follows a program to its interpreters: of a script the one behind "#!", of a dynamic program the ELF loader.
+func (in Root) loadable(name, pathVar string) error {
+	for range maxInterpreters {
+		line := in.interpreter(name)
+		if len(line) == 0 {
+			return nil
+		}
+		interp := line[0]
+		if !strings.HasPrefix(interp, "/") {
+			return fault.New(CodeRelativeInterp, "what it means would depend on the working directory; give it an absolute path",
+				"%q asks for the interpreter %q, which is not an absolute path", name, interp)
+		}
+		if err := in.executable(interp); err != nil {
+			return fault.New(CodeInterpreter, in.missingHint(interp), "%q needs the interpreter %q: %w", name, interp, err)
+		}
+		if err := in.throughEnv(name, line, pathVar); err != nil {
+			return err
+		}
+		name = interp
+	}
+	return nil
+}
+
+// throughEnv looks for the program that "#!/usr/bin/env NAME" asks for: env itself would only say that it is not there.
+func (in Root) throughEnv(name string, line []string, pathVar string) error {
+	if path.Base(line[0]) != "env" || len(line) < 2 {
+		return nil
+	}
+	asked := line[1]
+	if asked == "-S" && len(line) > 2 {
+		asked = line[2]
+	}
+	if strings.HasPrefix(asked, "-") || strings.ContainsAny(asked, "=/\\'\"$") {
+		return nil // env's business
+	}
+	for d := range strings.SplitSeq(pathVar, ":") {
+		if in.executable(path.Join("/", d, asked)) == nil {
+			return nil
+		}
+	}
+	return fault.New(CodeInterpreter, "grant it with files.read, and its directory in env.set PATH if it is in none of "+pathVar,
+		"%q needs the interpreter %q, which is not in the sandbox's PATH", name, asked)
+}
+
+// HeadSize is how much of a file Loader wants to be given.
+const HeadSize = 4096
+
+// interpreter is what a file says that it must be loaded by, with its arguments; empty if nothing, or if the file cannot be
+// read.
+func (in Root) interpreter(name string) []string {
+	f, err := in.openRegular(name)
+	if err != nil {
+		return nil
+	}
+	defer f.Close()
+	head := make([]byte, HeadSize)
+	n, err := f.ReadAt(head, 0)
+	if n == 0 && err != nil {
+		return nil
+	}
+	head = head[:n]
+	if rest, ok := bytes.CutPrefix(head, []byte("#!")); ok {
+		line, _, _ := bytes.Cut(rest, []byte("\n"))
+		fields := bytes.FieldsFunc(line, func(r rune) bool { return r == ' ' || r == '\t' })
+		words := make([]string, len(fields))
+		for i, f := range fields {
+			words[i] = string(f)
+		}
+		return words
+	}
+	if bytes.HasPrefix(head, []byte("\x7fELF\x02\x01")) { // 64 bits, little-endian: what this binary runs on
+		if interp := Loader(f, head); interp != "" {
+			return []string{interp}
+		}
+	}
+	return nil
+}
+
+// Loader reads the PT_INTERP segment. The file may be anything, so every number in it is checked.
+func Loader(f *os.File, head []byte) string {
+	const (
+		headerSize, entrySize = 64, 56
+		ptInterp              = 3
+		longest               = 4096
+	)
+	if len(head) < headerSize {
+		return ""
+	}
+	le := binary.LittleEndian
+	offset, count := le.Uint64(head[32:]), int(le.Uint16(head[56:]))
+	if le.Uint16(head[54:]) != entrySize || offset > 1<<40 {
+		return ""
+	}
+	table := make([]byte, count*entrySize)
+	if _, err := f.ReadAt(table, int64(offset)); err != nil {
+		return ""
+	}
+	for ; len(table) >= entrySize; table = table[entrySize:] {
+		if le.Uint32(table) != ptInterp {
+			continue
+		}
+		at, size := le.Uint64(table[8:]), le.Uint64(table[32:])
+		if at > 1<<40 || size == 0 || size > longest {
+			return ""
+		}
+		text := make([]byte, size)
+		if _, err := f.ReadAt(text, int64(at)); err != nil {
+			return ""
+		}
+		interp, _, _ := bytes.Cut(text, []byte{0})
+		return string(interp)
+	}
+	return ""
+}
+
+// Identify says which file is at a path inside.
+func (in Root) Identify(path string) (dev, ino uint64, err error) {
+	f, err := in.Open(path, unix.O_PATH|unix.O_NOFOLLOW)
+	if err != nil {
+		return 0, 0, err
+	}
+	defer f.Close()
+	var st unix.Stat_t
+	err = unix.Fstat(int(f.Fd()), &st)
+	return st.Dev, st.Ino, err
+}

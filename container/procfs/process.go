@@ -1,0 +1,76 @@
+package procfs
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"runtime"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// StartTime is when a process started, in clock ticks since boot.
+func StartTime(pid int) (uint64, error) {
+	fields, err := Stat(pid)
+	if err != nil {
+		return 0, err
+	}
+	return strconv.ParseUint(fields[19], 10, 64)
+}
+
+// Exiting says whether a process has begun to end: then it has no descriptors and namespaces any more, but its pidfd says
+// nothing until all that is in its PID namespace is gone.
+func Exiting(pid int) bool {
+	const pfExiting = 4
+	fields, err := Stat(pid)
+	if err != nil {
+		return true
+	}
+	flags, err := strconv.ParseUint(fields[6], 10, 64)
+	return err == nil && flags&pfExiting != 0
+}
+
+// Stat gives the fields of /proc/PID/stat that follow the command's name, the state first.
+func Stat(pid int) ([]string, error) {
+	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return nil, err
+	}
+	// The name may hold anything, parentheses and spaces too: it ends at the last one.
+	end := bytes.LastIndexByte(data, ')')
+	fields := strings.Fields(string(data[end+1:]))
+	if end < 0 || len(fields) < 20 {
+		return nil, fmt.Errorf("read /proc/%d/stat: unknown form", pid)
+	}
+	return fields, nil
+}
+
+// PidfdAlive says whether a process has not ended.
+func PidfdAlive(f *os.File) bool { return !PidfdWait(f, 0) }
+
+// PidfdWait waits until a process has ended, for so many milliseconds at most (-1: for ever), and says whether it has.
+func PidfdWait(f *os.File, ms int) bool {
+	defer runtime.KeepAlive(f) // or it may be closed, and its number another file's, when a signal has interrupted poll
+	fds := []unix.PollFd{{Fd: int32(f.Fd()), Events: unix.POLLIN}}
+	for {
+		n, err := unix.Poll(fds, ms)
+		if errors.Is(err, unix.EINTR) {
+			continue
+		}
+		return n > 0
+	}
+}
+
+// StatusFields reads /proc/PID/status.
+func StatusFields(text string) map[string]string {
+	fields := map[string]string{}
+	for line := range strings.Lines(text) {
+		if name, value, ok := strings.Cut(line, ":"); ok {
+			fields[name] = strings.TrimSpace(value)
+		}
+	}
+	return fields
+}

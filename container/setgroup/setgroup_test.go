@@ -1,0 +1,44 @@
+package setgroup
+
+import (
+	"runtime"
+	"slices"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/sandboxrun/sandboxrun/forkexec"
+	"github.com/sandboxrun/sandboxrun/spec"
+)
+
+// TestAskingFilter: it differs from the profile's own filter in what it asks, and in nothing else.
+func TestAskingFilter(t *testing.T) {
+	profile := spec.Seccomp(runtime.GOARCH, 6, 1)
+	asking, err := Filter(profile, runtime.GOARCH)
+	if err != nil {
+		t.Fatal(err)
+	}
+	own, err := forkexec.CompileSeccomp(profile, runtime.GOARCH)
+	if err != nil {
+		t.Fatal(err)
+	}
+	count := func(f []unix.SockFilter, k uint32) int {
+		n := 0
+		for _, i := range f {
+			if i.Code == unix.BPF_RET|unix.BPF_K && i.K == k {
+				n++
+			}
+		}
+		return n
+	}
+	if count(asking, unix.SECCOMP_RET_USER_NOTIF) == 0 || count(own, unix.SECCOMP_RET_USER_NOTIF) != 0 ||
+		count(asking, unix.SECCOMP_RET_ERRNO|askErrno) != 0 {
+		t.Errorf("the filters ask at %d and %d places", count(asking, unix.SECCOMP_RET_USER_NOTIF), count(own, unix.SECCOMP_RET_USER_NOTIF))
+	}
+	for _, r := range profile.Syscalls {
+		if slices.Contains(r.Names, "creat") && refusesSetGroup(r) {
+			return // what makes files is refused as ever
+		}
+	}
+	t.Error("the profile's rules are not those that are looked for")
+}

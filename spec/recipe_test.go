@@ -1,0 +1,117 @@
+package spec
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// keyExamples has for each key of a policy two values (TOML), and what else the policy needs for them to matter. The two
+// policies must differ in their Plans: a key that decides nothing would promise what nobody enforces.
+var keyExamples = map[string]struct{ rest, one, other string }{
+	"enforce":            {"", `enforce = "required"`, `enforce = "best_effort"`},
+	"extends":            {"", "", `extends = "default"`},
+	"name":               {"", `name = "a"`, `name = "b"`},
+	"workdir":            {"[files]\nread = ['/home/ada/work']", `workdir = "/tmp"`, `workdir = "/home/ada/work"`},
+	"user":               {"", `user = "caller"`, `user = 1234`},
+	"workspace.source":   {"", "[workspace]\nsource = '/home/ada/work'", "[workspace]\nsource = '/home/ada/work/in'"},
+	"workspace.path":     {"", "[workspace]\nsource = 'tmpfs'", "[workspace]\nsource = 'tmpfs'\npath = '/x'"},
+	"workspace.size":     {"", "[workspace]\nsource = 'tmpfs'\nsize = '1M'", "[workspace]\nsource = 'tmpfs'\nsize = '2M'"},
+	"workspace.lifetime": {"", "[workspace]\nsource = 'tmpfs'", "[workspace]\nsource = 'tmpfs'\nlifetime = 'exec'"},
+	"files.base":         {"", "[files]\nbase = 'system'", "[files]\nbase = 'none'"},
+	"files.base.rootfs":  {"", "[files]\nbase = { rootfs = '/home/ada' }", "[files]\nbase = { rootfs = '/usr' }"},
+	"files.read":         {"", "[files]\nread = []", "[files]\nread = ['/home/ada/work']"},
+	"files.write":        {"", "[files]\nwrite = []", "[files]\nwrite = ['/home/ada/work']"},
+	"files.deny":         {"", "[files]\ndeny = []", "[files]\ndeny = ['/etc/services']"},
+	"files.tmpfs.path":   {"", "[[files.tmpfs]]\npath = '/a'", "[[files.tmpfs]]\npath = '/b'"},
+	"files.tmpfs.size":   {"", "[[files.tmpfs]]\npath = '/a'", "[[files.tmpfs]]\npath = '/a'\nsize = '1M'"},
+	"files.tmpfs.inodes": {"", "[[files.tmpfs]]\npath = '/a'", "[[files.tmpfs]]\npath = '/a'\ninodes = 10"},
+	"files.secrets":      {"", "[files]\nsecrets = []", "[files]\nsecrets = ['/home/ada/work']"},
+	"files.missing":      {"", "[files]\nread = ['/none']\nmissing = 'error'", "[files]\nread = ['/none']\nmissing = 'skip'"},
+	"bind.source":        {"", "[[bind]]\nsource = '/home'\ntarget = '/x'", "[[bind]]\nsource = '/tmp'\ntarget = '/x'"},
+	"bind.target":        {"", "[[bind]]\nsource = '/tmp'\ntarget = '/x'", "[[bind]]\nsource = '/tmp'\ntarget = '/y'"},
+	"bind.writable":      {"", "[[bind]]\nsource = '/tmp'\ntarget = '/x'", "[[bind]]\nsource = '/tmp'\ntarget = '/x'\nwritable = true"},
+	"env.allow":          {"", "[env]\nallow = []", "[env]\nallow = ['LC_*']"},
+	"env.set":            {"", "[env]\nset = {}", "[env]\nset = { A = '1' }"},
+	"env.redact":         {"", "[env]\nredact = true", "[env]\nredact = false"},
+	"network.mode":       {"", "[network]\nmode = 'isolated'", "[network]\nmode = 'host'"},
+	"network.ports":      {"", "[network]\nports = []", "[network]\nports = [8000]"},
+	"network.services":   {"", "[network]\nservices = []", "[network]\nservices = ['http://127.0.0.1:8000']"},
+	"network.env_urls": {
+		"[env]\nset = { URL = 'http://127.0.0.1:8000' }\n", "[network]\nenv_urls = true", "[network]\nenv_urls = false",
+	},
+	"network.allowed_hosts": {
+		"", "[network]\nmode = 'allowlist'\nallowed_hosts = ['a.example']", "[network]\nmode = 'allowlist'\nallowed_hosts = ['b.example']",
+	},
+	"network.allow_private": {
+		"", "[network]\nmode = 'allowlist'\nallowed_hosts = ['a.example']",
+		"[network]\nmode = 'allowlist'\nallowed_hosts = ['a.example']\nallow_private = ['a.example']",
+	},
+	"network.transparent": {
+		"", "[network]\nmode = 'allowlist'\nallowed_hosts = ['a.example']",
+		"[network]\nmode = 'allowlist'\nallowed_hosts = ['a.example']\ntransparent = false",
+	},
+	"limits.wall":   {"", "", "[limits]\nwall = '1s'"},
+	"limits.idle":   {"", "", "[limits]\nidle = '1s'"},
+	"limits.cpu":    {"", "", "[limits]\ncpu = '1s'"},
+	"limits.cpus":   {"", "", "[limits]\ncpus = 1.0"},
+	"limits.memory": {"", "", "[limits]\nmemory = '64M'"},
+	"limits.pids":   {"", "", "[limits]\npids = 10"},
+	"limits.file":   {"", "", "[limits]\nfile = '1M'"},
+	"limits.disk":   {"[files]\nwrite = ['/home/ada/work/out']", "", "[limits]\ndisk = '1M'"},
+	"limits.nofile": {"", "", "[limits]\nnofile = 64"},
+	"limits.output": {"", "", "[limits]\noutput = '1M'"},
+}
+
+// TestEveryKeyDecides is the recipe for a key (CONTRIBUTING.md) as a test: each key of the table is refused as not
+// supported, or decides something. The loader, the schema and the reference are held to the table by their own tests.
+func TestEveryKeyDecides(t *testing.T) {
+	refused := map[string]bool{"version": true} // has one value
+	for _, u := range notYet() {
+		refused[u.key] = true
+	}
+	names := keyNames(infos(policyKeys()), "", "")
+	outcome := func(key, policy string) string {
+		p, err := Load(Input{Name: "p.toml", Data: []byte(policy), Dir: "/home/ada", Cwd: "/home/ada"})
+		if err != nil {
+			t.Errorf("%s: load %q: %v", key, policy, err)
+			return ""
+		}
+		h := madeUpHost()
+		withCgroup1(h)
+		plan, err := Resolve(p, h)
+		if err != nil {
+			return err.Error()
+		}
+		plan.PolicyDigest, plan.PolicyFile, plan.PolicyPaths = "", "", nil
+		data, err := json.Marshal(plan)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(data) + fmt.Sprint(plan.Checks)
+	}
+	known := map[string]bool{}
+	for _, k := range names {
+		known[k] = true
+		example, ok := keyExamples[k]
+		table := !ok && slices.ContainsFunc(names, func(n string) bool { return strings.HasPrefix(n, k+".") })
+		switch {
+		case refused[k], refused[strings.SplitN(k, ".", 2)[0]], table:
+		case !ok:
+			t.Errorf("%s has no example here: see the recipe for a key in CONTRIBUTING.md", k)
+		default:
+			// What stands at the top of the file comes before the tables.
+			one, other := outcome(k, "version = 1\n"+example.one+"\n"+example.rest), outcome(k, "version = 1\n"+example.other+"\n"+example.rest)
+			if one == other {
+				t.Errorf("%s decides nothing: the Plans of %q and %q are equal", k, example.one, example.other)
+			}
+		}
+	}
+	for k := range keyExamples {
+		if !known[k] {
+			t.Errorf("%s is no key", k)
+		}
+	}
+}

@@ -241,6 +241,8 @@ static void become_process_1(void)
 	// What is left open could lead to the host (CVE-2024-21626).
 	if (syscall(SYS_close_range, (unsigned)(3 + passed), ~0U, 0) < 0)
 		_exit(255);
+	for (int n = 1; n < NSIG; n++) // what the launcher and its caller ignore is no business of process 1
+		signal(n, SIG_DFL);
 	char *argv[] = {(char *)STUB, (char *)"pause", NULL}, *env[] = {NULL};
 	execve(STUB, argv, env);
 	_exit(255);

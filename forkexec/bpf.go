@@ -95,7 +95,7 @@ func (c *bpfCalls) add(entry *specs.LinuxSyscall, numbers map[string]uint32) err
 	for i, name := range entry.Names {
 		if number, ok := numbers[name]; ok {
 			if c.rules[number] == nil {
-				c.rules[number] = first[i:i:i+1]
+				c.rules[number] = first[i : i : i+1]
 			}
 			c.rules[number] = append(c.rules[number], bpfRule{conds, ret})
 			continue

@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/sandboxrun/sandboxrun/container"
+	"github.com/sandboxrun/sandboxrun/container/trust"
 	"github.com/sandboxrun/sandboxrun/spec"
 )
 
@@ -284,8 +285,8 @@ func (p *program) store(c *cli.Context) (*container.Store, error) {
 }
 
 // trust is what every command believes; see container.Trust.
-func (p *program) trust(c *cli.Context) container.Trust {
-	return container.Trust{State: p.statePath(c)}
+func (p *program) trust(c *cli.Context) trust.Known {
+	return trust.Known{State: p.statePath(c)}
 }
 
 func (p *program) statePath(c *cli.Context) string {
@@ -293,7 +294,7 @@ func (p *program) statePath(c *cli.Context) string {
 	if dir == "" {
 		dir = p.env["SANDBOXRUN_ROOT"]
 	}
-	return container.StorePath(dir, p.env["XDG_RUNTIME_DIR"], os.Geteuid())
+	return trust.StatePath(dir, p.env["XDG_RUNTIME_DIR"], os.Geteuid())
 }
 
 // oneID is the only argument of many commands. Flags may follow it.

@@ -12,6 +12,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/sandboxrun/sandboxrun/container"
+	"github.com/sandboxrun/sandboxrun/container/journal"
 )
 
 func (p *program) eventsCommand() *cli.Command {
@@ -33,7 +34,7 @@ func (p *program) eventsCommand() *cli.Command {
 					ctx, stop = p.following()
 				}
 				defer stop()
-				err := s.Events(ctx, id, c.Bool("follow"), func(e container.Event) error {
+				err := s.Events(ctx, id, c.Bool("follow"), func(e journal.Event) error {
 					if c.Bool("network") && e.NetworkEvent == nil {
 						return nil
 					}
@@ -48,7 +49,7 @@ func (p *program) eventsCommand() *cli.Command {
 	}
 }
 
-func (p *program) printEvent(e *container.Event, asJSON bool) error {
+func (p *program) printEvent(e *journal.Event, asJSON bool) error {
 	line := string(e.Line)
 	if !asJSON {
 		line = eventLine(e, time.Now())
@@ -58,7 +59,7 @@ func (p *program) printEvent(e *container.Event, asJSON bool) error {
 }
 
 // eventLine writes an event for people. The day is left out where it is today.
-func eventLine(e *container.Event, now time.Time) string {
+func eventLine(e *journal.Event, now time.Time) string {
 	at, layout := e.Time.In(now.Location()), "15:04:05.000"
 	if at.Format(time.DateOnly) != now.Format(time.DateOnly) {
 		layout = time.DateOnly + " " + layout
@@ -92,7 +93,7 @@ func eventLine(e *container.Event, now time.Time) string {
 }
 
 // connection says what became of one, and why.
-func connection(n *container.NetworkEvent) []string {
+func connection(n *journal.NetworkEvent) []string {
 	to := n.Host
 	if n.Port != 0 && n.Kind != "forward" {
 		to = net.JoinHostPort(n.Host, strconv.Itoa(n.Port))
@@ -110,7 +111,7 @@ func connection(n *container.NetworkEvent) []string {
 	return append(parts, aboutWall(n.DurationMS))
 }
 
-func creation(c *container.Creation) []string {
+func creation(c *journal.Creation) []string {
 	var parts []string
 	if c.Name != "" {
 		parts = append(parts, fmt.Sprintf("name %q", c.Name))

@@ -11,6 +11,7 @@ import (
 
 	"github.com/sandboxrun/sandboxrun/container"
 	"github.com/sandboxrun/sandboxrun/container/diagnose"
+	"github.com/sandboxrun/sandboxrun/container/trust"
 	"github.com/sandboxrun/sandboxrun/spec"
 )
 
@@ -92,7 +93,7 @@ func readPolicy(in *spec.Input, name string, stdin io.Reader) error {
 }
 
 // plan reads a policy and decides.
-func (p *program) plan(name string, workspace bool, env map[string]string, t container.Trust) (*spec.Plan, error) {
+func (p *program) plan(name string, workspace bool, env map[string]string, t trust.Known) (*spec.Plan, error) {
 	d, err := p.decide(name, workspace, env, t)
 	return d.plan, err
 }
@@ -104,7 +105,7 @@ type decision struct {
 	plan   *spec.Plan
 }
 
-func (p *program) decide(name string, workspace bool, env map[string]string, t container.Trust) (d decision, err error) {
+func (p *program) decide(name string, workspace bool, env map[string]string, t trust.Known) (d decision, err error) {
 	if d.policy, err = p.loadPolicy(name, workspace); err != nil {
 		return d, err
 	}
@@ -112,7 +113,7 @@ func (p *program) decide(name string, workspace bool, env map[string]string, t c
 		return d, err
 	}
 	t.Policy, t.RuntimeDir = d.policy.Paths, p.env["XDG_RUNTIME_DIR"]
-	if err = container.AddTrust(d.host, t); err != nil {
+	if err = trust.Add(d.host, t); err != nil {
 		return d, err
 	}
 	d.host.Env, d.host.ExecEnv = p.env, env

@@ -11,6 +11,8 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/sandboxrun/sandboxrun/container"
+	"github.com/sandboxrun/sandboxrun/container/owner"
+	"github.com/sandboxrun/sandboxrun/container/trust"
 	"github.com/sandboxrun/sandboxrun/spec"
 )
 
@@ -112,7 +114,7 @@ func (p *program) run(c *cli.Context) error {
 			req.Tty = terminalSize(p.in)
 		}
 	}
-	o := container.Options{Owner: &container.Owner{PID: os.Getpid()}}
+	o := container.Options{Owner: &owner.Owner{PID: os.Getpid()}}
 	if o.Record, err = p.hostDir(c, "record"); err != nil {
 		return err
 	}
@@ -146,7 +148,7 @@ type request struct {
 	policy    string
 	workspace bool
 	env       map[string]string
-	trust     container.Trust
+	trust     trust.Known
 }
 
 // newSandbox builds a sandbox of a policy, once what dead ones have left is out of the way.

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/sandboxrun/sandboxrun/container"
+	"github.com/sandboxrun/sandboxrun/container/owner"
 )
 
 func (p *program) createCommand() *cli.Command {
@@ -59,10 +60,10 @@ func (p *program) create(c *cli.Context) error {
 	})
 }
 
-func (p *program) owner(c *cli.Context) (*container.Owner, error) {
+func (p *program) owner(c *cli.Context) (*owner.Owner, error) {
 	switch text := c.String("owner"); text {
 	case "":
-		return container.FindOwner(p.args)
+		return owner.FindOwner(p.args)
 	case "none":
 		return nil, nil
 	default:
@@ -70,7 +71,7 @@ func (p *program) owner(c *cli.Context) (*container.Owner, error) {
 		if err != nil || pid <= 0 {
 			return nil, &usage{fmt.Sprintf("--owner %q is no process number", text), "a PID, or none"}
 		}
-		return &container.Owner{PID: pid}, nil
+		return &owner.Owner{PID: pid}, nil
 	}
 }
 

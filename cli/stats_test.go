@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/sandboxrun/sandboxrun/container"
+	"github.com/sandboxrun/sandboxrun/container/journal"
+	"github.com/sandboxrun/sandboxrun/container/owner"
 	"github.com/sandboxrun/sandboxrun/spec"
 )
 
@@ -85,26 +87,26 @@ func TestEventLine(t *testing.T) {
 	now := time.Date(2026, 1, 2, 15, 4, 5, 123e6, time.UTC)
 	finding := "WALL_CLOCK_EXCEEDED"
 	tests := []struct {
-		e    container.Event
+		e    journal.Event
 		want string
 	}{
 		{
-			container.Event{Time: now, Event: "exec_ended", Exec: "e000001", ExecEnd: &container.ExecEnd{Outcome: "exited", WallMS: 12.1}},
+			journal.Event{Time: now, Event: "exec_ended", Exec: "e000001", ExecEnd: &journal.ExecEnd{Outcome: "exited", WallMS: 12.1}},
 			"15:04:05.123  exec_ended  e000001  exited 0  12 ms",
 		},
-		{container.Event{Time: now, Event: "exec_ended", Exec: "e000002", ExecEnd: &container.ExecEnd{
+		{journal.Event{Time: now, Event: "exec_ended", Exec: "e000002", ExecEnd: &journal.ExecEnd{
 			Outcome: "timeout", Finding: &finding, ExitCode: 124, WallMS: 30012,
 		}}, "15:04:05.123  exec_ended  e000002  timeout 124  WALL_CLOCK_EXCEEDED  30.0 s"},
-		{container.Event{Time: now.Add(-24 * time.Hour), Event: "exec_started", Exec: "e1", ExecStart: &container.ExecStart{
+		{journal.Event{Time: now.Add(-24 * time.Hour), Event: "exec_started", Exec: "e1", ExecStart: &journal.ExecStart{
 			Command: "\x1b[31mx", Detached: true,
 		}}, "2026-01-01 15:04:05.123  exec_started  e1  ?[31mx  detached"},
-		{container.Event{Time: now, Event: "created", Creation: &container.Creation{
-			Name: "a\x07b", Policy: "/p\u009b.toml", Owner: &container.Owner{PID: 7, Name: "s\x1bh"},
+		{journal.Event{Time: now, Event: "created", Creation: &journal.Creation{
+			Name: "a\x07b", Policy: "/p\u009b.toml", Owner: &owner.Owner{PID: 7, Name: "s\x1bh"},
 			Limits: []spec.Limit{{Name: "memory", Value: 512 << 20}, {Name: "wall", Value: 1.5}, {Name: "pids", Value: 8}, {Name: "cpus", Value: 0.5}},
 		}}, `15:04:05.123  created  name "a\ab"  policy /p?.toml  owner 7 (s?h)  memory 512M  wall 1.5s  pids 8  cpus 0.5`},
-		{container.Event{Time: now, Event: "warning", Exec: "e1", Message: "a\nb"}, "15:04:05.123  warning  e1  a?b"},
-		{container.Event{Time: now, Event: "ended"}, "15:04:05.123  ended"},
-		{container.Event{Time: now, Event: "of a later version"}, "15:04:05.123  of a later version"},
+		{journal.Event{Time: now, Event: "warning", Exec: "e1", Message: "a\nb"}, "15:04:05.123  warning  e1  a?b"},
+		{journal.Event{Time: now, Event: "ended"}, "15:04:05.123  ended"},
+		{journal.Event{Time: now, Event: "of a later version"}, "15:04:05.123  of a later version"},
 	}
 	for _, tt := range tests {
 		if got := eventLine(&tt.e, now); got != tt.want {

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/sandboxrun/sandboxrun/container/check"
+	"github.com/sandboxrun/sandboxrun/container/owner"
 	"github.com/sandboxrun/sandboxrun/spec"
 )
 
@@ -36,7 +37,7 @@ func sandboxFor(tb testing.TB, policy *spec.Policy) *Sandbox {
 		tb.Fatal(err)
 	}
 	tb.Cleanup(store.Close)
-	sb, err := store.Create("test", plan, &Owner{PID: os.Getpid()})
+	sb, err := store.Create("test", plan, &owner.Owner{PID: os.Getpid()})
 	if err != nil {
 		tb.Fatal(err)
 	}

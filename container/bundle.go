@@ -9,6 +9,7 @@ import (
 
 	"github.com/opencontainers/runtime-spec/specs-go"
 
+	"github.com/sandboxrun/sandboxrun/container/fault"
 	"github.com/sandboxrun/sandboxrun/rootfs"
 	"github.com/sandboxrun/sandboxrun/spec"
 )
@@ -96,7 +97,7 @@ func writeEntry(dir *os.Root, e rootfs.Entry) error {
 func writeNew(dir *os.Root, path, content string, mode os.FileMode) error {
 	f, err := dir.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 	if err != nil {
-		return bundleError(&os.PathError{Op: "write", Path: path, Err: cause(err)})
+		return bundleError(&os.PathError{Op: "write", Path: path, Err: fault.Cause(err)})
 	}
 	if _, err = f.WriteString(content); err == nil {
 		err = f.Chmod(mode)
@@ -105,7 +106,7 @@ func writeNew(dir *os.Root, path, content string, mode os.FileMode) error {
 		err = cerr
 	}
 	if err != nil {
-		return bundleError(&os.PathError{Op: "write", Path: path, Err: cause(err)})
+		return bundleError(&os.PathError{Op: "write", Path: path, Err: fault.Cause(err)})
 	}
 	return nil
 }

@@ -21,7 +21,9 @@ import (
 	"github.com/sandboxrun/sandboxrun/container/build"
 	"github.com/sandboxrun/sandboxrun/container/check"
 	"github.com/sandboxrun/sandboxrun/container/diagnose"
+	"github.com/sandboxrun/sandboxrun/container/owner"
 	"github.com/sandboxrun/sandboxrun/container/procfs"
+	"github.com/sandboxrun/sandboxrun/container/trust"
 	"github.com/sandboxrun/sandboxrun/forkexec"
 	"github.com/sandboxrun/sandboxrun/spec"
 )
@@ -32,7 +34,7 @@ const pauseStub = "/proc/self/fd/3"
 // Create builds a sandbox and leaves it ready for Exec. It ends with its owner; nil means that only Delete ends it.
 // Whatever fails, nothing is left behind. Where the plan has a relay, the calling program must be one that answers to
 // RelayCommand by Relay.
-func (s *Store) Create(id string, plan *spec.Plan, owner *Owner) (*Sandbox, error) {
+func (s *Store) Create(id string, plan *spec.Plan, owner *owner.Owner) (*Sandbox, error) {
 	return s.CreateWith(id, plan, Options{Owner: owner})
 }
 
@@ -41,7 +43,7 @@ func (s *Store) CreateWith(id string, plan *spec.Plan, o Options) (_ *Sandbox, e
 	if err := CheckID(id); err != nil {
 		return nil, err
 	}
-	writable, err := s.keptFrom(plan.View)
+	writable, err := trust.KeptFrom(s.path, s.root, plan.View)
 	if err != nil {
 		return nil, err
 	}
@@ -280,16 +282,16 @@ func noCgroups() map[string]string {
 }
 
 // pauseFiles are the descriptors of process 1 from 3 on; stub.c says what each is.
-func pauseFiles(owner *Owner, lock, ready, sealed *os.File) ([]*os.File, error) {
+func pauseFiles(of *owner.Owner, lock, ready, sealed *os.File) ([]*os.File, error) {
 	stub, err := forkexec.Stub()
 	if err != nil {
 		return nil, err
 	}
 	pass := []*os.File{stub, lock, ready, sealed}
-	if owner == nil {
+	if of == nil {
 		return pass, nil
 	}
-	pidfd, err := openOwner(owner)
+	pidfd, err := owner.Open(of)
 	if err != nil {
 		return nil, err
 	}
@@ -303,7 +305,7 @@ func (sb *Sandbox) register(st *libcontainer.State) {
 }
 
 // libcontainerConfig is what libcontainer makes of the Plan's OCI configuration: the namespaces, the maps of users and
-// process 1. The mounts are ours to make (build.go), and the program is never libcontainer's to start.
+// process 1. The mounts are ours to make (package build), and the program is never libcontainer's to start.
 func libcontainerConfig(cgroup, base string, host bool, s *specs.Spec) (*configs.Config, error) {
 	own := &specs.Spec{
 		Version: s.Version, Hostname: s.Hostname, Root: &specs.Root{Path: base, Readonly: true},

@@ -16,6 +16,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/sandboxrun/sandboxrun/container/trust"
 	"github.com/sandboxrun/sandboxrun/spec"
 )
 
@@ -129,33 +130,33 @@ func TestHostWalk(t *testing.T) {
 		{path: "dangling", at: "c", missing: "new", links: 1},
 		{path: "stuck", links: 1, err: unix.ENOENT},
 		{path: "a/no/new", err: unix.ENOENT},
-		{path: "loop", links: mostLinks, err: unix.ELOOP},
+		{path: "loop", links: trust.MostLinks, err: unix.ELOOP},
 		{path: "file", err: unix.ENOTDIR},
 		{path: "file/x", err: unix.ENOTDIR},
 	}
 	for _, tt := range tests {
 		links := 0
-		w := hostWalk{rest: strings.Split(dir+"/"+tt.path, "/"), follow: func(*os.File) error { links++; return nil }}
-		missing, err := w.walk()
+		w := trust.Walk{Rest: strings.Split(dir+"/"+tt.path, "/"), Follow: func(*os.File) error { links++; return nil }}
+		missing, err := w.Go()
 		if !errors.Is(err, tt.err) || missing != tt.missing || links != tt.links {
 			t.Errorf("%s: %q is missing, %d links, %v", tt.path, missing, links, err)
 		}
-		if at, _ := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", w.at.Fd())); tt.err == nil && at != filepath.Join(dir, tt.at) {
+		if at, _ := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", w.At.Fd())); tt.err == nil && at != filepath.Join(dir, tt.at) {
 			t.Errorf("%s: leads to %s", tt.path, at)
 		}
-		w.at.Close()
+		w.At.Close()
 	}
 	refuse := errors.New("refused")
-	w := hostWalk{rest: strings.Split(dir+"/a/up/x", "/"), follow: func(at *os.File) error {
+	w := trust.Walk{Rest: strings.Split(dir+"/a/up/x", "/"), Follow: func(at *os.File) error {
 		if to, _ := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", at.Fd())); to != dir+"/a" {
 			t.Errorf("asked about %s", to)
 		}
 		return refuse
 	}}
-	if _, err := w.walk(); !errors.Is(err, refuse) {
+	if _, err := w.Go(); !errors.Is(err, refuse) {
 		t.Errorf("got %v", err)
 	}
-	w.at.Close()
+	w.At.Close()
 }
 
 // slowTail is what tail does, by splitting all of the text.

@@ -14,6 +14,9 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/sandboxrun/sandboxrun/container/journal"
+	"github.com/sandboxrun/sandboxrun/container/owner"
 )
 
 // eventStore makes what events are written to and read from: a directory with a state file, without a sandbox in it.
@@ -24,7 +27,7 @@ func eventStore(tb testing.TB) (*Store, *Sandbox) {
 		tb.Fatal(err)
 	}
 	tb.Cleanup(store.Close)
-	st := &State{Version: stateVersion, ID: "x", Name: "pair", Policy: "/p.toml", Owner: &Owner{PID: 7, Name: "sh"}}
+	st := &State{Version: stateVersion, ID: "x", Name: "pair", Policy: "/p.toml", Owner: &owner.Owner{PID: 7, Name: "sh"}}
 	if err := store.root.Mkdir("x", 0o700); err != nil {
 		tb.Fatal(err)
 	}
@@ -44,10 +47,10 @@ func eventStore(tb testing.TB) (*Store, *Sandbox) {
 	return store, sb
 }
 
-func eventsOf(t *testing.T, s *Store) []Event {
+func eventsOf(t *testing.T, s *Store) []journal.Event {
 	t.Helper()
-	var list []Event
-	if err := s.Events(t.Context(), "x", false, func(e Event) error {
+	var list []journal.Event
+	if err := s.Events(t.Context(), "x", false, func(e journal.Event) error {
 		list = append(list, e)
 		return nil
 	}); err != nil {
@@ -56,7 +59,7 @@ func eventsOf(t *testing.T, s *Store) []Event {
 	return list
 }
 
-func kinds(list []Event) string {
+func kinds(list []journal.Event) string {
 	var names []string
 	for _, e := range list {
 		names = append(names, strings.TrimSpace(e.Exec+" "+e.Event))
@@ -92,7 +95,7 @@ func TestEventLines(t *testing.T) {
 ` + at + `"exec_ended","exec":"e000001","outcome":"exited","finding":null,"exit_code":0,"wall_ms":12.1,"cpu_ms":9.034,"max_rss_bytes":9437184}
 ` + at + `"exec_ended","exec":"e000001","outcome":"signaled","finding":"PROGRAM_FAILED","exit_code":143,"wall_ms":0,"cpu_ms":0,"max_rss_bytes":0}
 `
-	got := regexp.MustCompile(`"20\d\d-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{9}Z"`).ReplaceAllString(readEvents(t, sb, eventsFile), `"TIME"`)
+	got := regexp.MustCompile(`"20\d\d-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{9}Z"`).ReplaceAllString(readEvents(t, sb, journal.File), `"TIME"`)
 	if got != want {
 		t.Errorf("got\n%swant\n%s", got, want)
 	}
@@ -104,7 +107,7 @@ func TestEventLines(t *testing.T) {
 		*list[4].Finding != failed || list[4].ExitCode != 143 || list[2].Message != `"a" <b>` {
 		t.Errorf("%+v", list)
 	}
-	if info, err := store.root.Stat("x/" + eventsFile); err != nil || info.Mode() != 0o600 {
+	if info, err := store.root.Stat("x/" + journal.File); err != nil || info.Mode() != 0o600 {
 		t.Errorf("%v %v", info, err)
 	}
 }
@@ -121,8 +124,8 @@ func TestEventsCannotSteerATerminal(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	text := readEvents(t, sb, eventsFile)
-	if i := strings.IndexFunc(text, unprintable); i >= 0 {
+	text := readEvents(t, sb, journal.File)
+	if i := strings.IndexFunc(text, journal.Unprintable); i >= 0 {
 		t.Errorf("%q", text[i:])
 	}
 	if n := strings.Count(text, "\n"); n != len(names) {
@@ -130,8 +133,8 @@ func TestEventsCannotSteerATerminal(t *testing.T) {
 	}
 	for i, e := range eventsOf(t, store) {
 		want := strings.ToValidUTF8(strings.ReplaceAll(names[i], "\xff\xfe", "\ufffd\ufffd"), "\ufffd")
-		if len(want) > maxCommand {
-			want = strings.Repeat("é", (maxCommand-3)/2) + "…"
+		if len(want) > journal.MaxCommand {
+			want = strings.Repeat("é", (journal.MaxCommand-3)/2) + "…"
 		}
 		if e.Command != want {
 			t.Errorf("%q became %q", names[i], e.Command)
@@ -144,8 +147,8 @@ func TestTornEvents(t *testing.T) {
 	store, sb := eventStore(t)
 	r := &Running{Name: "e000001", sb: sb}
 	line := func(name string) string {
-		e := Event{Time: time.Now(), Event: EventStarted, Exec: name, ExecStart: &ExecStart{Command: "x"}}
-		text, err := e.encode()
+		e := journal.Event{Time: time.Now(), Event: journal.Started, Exec: name, ExecStart: &journal.ExecStart{Command: "x"}}
+		text, err := e.Encode()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -154,14 +157,14 @@ func TestTornEvents(t *testing.T) {
 	whole := line("e000002")
 	for cut := range len(whole) {
 		text := line("e000001") + whole[:cut] + line("e000003") + "\n" + "{}\nnull\n7\n" + whole[:cut]
-		if err := store.root.WriteFile("x/"+eventsFile, []byte(text), 0o600); err != nil {
+		if err := store.root.WriteFile("x/"+journal.File, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
 		if got := kinds(eventsOf(t, store)); got != "e000001 exec_started, e000003 exec_started" {
 			t.Fatalf("cut after %d: %s", cut, got)
 		}
 	}
-	if err := store.root.WriteFile("x/"+eventsFile, []byte(whole[:20]), 0o600); err != nil {
+	if err := store.root.WriteFile("x/"+journal.File, []byte(whole[:20]), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if err := r.noteStarted("y"); err != nil {
@@ -175,8 +178,8 @@ func TestTornEvents(t *testing.T) {
 // TestEventsStaySmall: however many there are, and with many writers, no line is lost around a change of files or mixed.
 func TestEventsStaySmall(t *testing.T) {
 	store, sb := eventStore(t)
-	old := strings.Repeat(strings.Repeat("x", 1023)+"\n", maxEvents>>10)
-	if err := store.root.WriteFile("x/"+eventsFile, []byte(old), 0o600); err != nil {
+	old := strings.Repeat(strings.Repeat("x", 1023)+"\n", journal.MaxSize>>10)
+	if err := store.root.WriteFile("x/"+journal.File, []byte(old), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	const writers, each = 8, 200
@@ -192,8 +195,8 @@ func TestEventsStaySmall(t *testing.T) {
 		})
 	}
 	group.Wait()
-	rotated, text := readEvents(t, sb, oldEventsFile), readEvents(t, sb, eventsFile)
-	if !strings.HasPrefix(rotated, old) || len(text) > writers*each*400 || len(rotated) > maxEvents+writers*each*400 {
+	rotated, text := readEvents(t, sb, journal.OldFile), readEvents(t, sb, journal.File)
+	if !strings.HasPrefix(rotated, old) || len(text) > writers*each*400 || len(rotated) > journal.MaxSize+writers*each*400 {
 		t.Errorf("the old file has %d bytes, the new one %d", len(rotated), len(text))
 	}
 	var names []string
@@ -222,7 +225,7 @@ func TestFollowEvents(t *testing.T) {
 	first := make(chan bool, 1000)
 	go func() {
 		var s seen
-		s.err = sb.store.Events(t.Context(), "test", true, func(e Event) error {
+		s.err = sb.store.Events(t.Context(), "test", true, func(e journal.Event) error {
 			s.names = append(s.names, strings.TrimSpace(e.Exec+" "+e.Event))
 			first <- true
 			return nil
@@ -242,7 +245,7 @@ func TestFollowEvents(t *testing.T) {
 	for i := range 5 {
 		note(fmt.Sprintf("a%d", i))
 		if i%2 == 1 {
-			if err := sb.store.root.Rename("test/"+eventsFile, "test/"+oldEventsFile); err != nil {
+			if err := sb.store.root.Rename("test/"+journal.File, "test/"+journal.OldFile); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -260,8 +263,8 @@ func TestFollowEventsOfOneThatHasEnded(t *testing.T) {
 	if err := sb.noteCreated(); err != nil {
 		t.Fatal(err)
 	}
-	var got []Event
-	each := func(e Event) error {
+	var got []journal.Event
+	each := func(e journal.Event) error {
 		got = append(got, e)
 		return nil
 	}
@@ -277,7 +280,7 @@ func TestFollowEventsOfOneThatHasEnded(t *testing.T) {
 		t.Error(err)
 	}
 	full := errors.New("full")
-	if err := store.Events(t.Context(), "x", true, func(Event) error { return full }); !errors.Is(err, full) {
+	if err := store.Events(t.Context(), "x", true, func(journal.Event) error { return full }); !errors.Is(err, full) {
 		t.Error(err)
 	}
 	if err := store.Events(t.Context(), "y", true, each); err == nil || err.(*Error).Code != "not_found" { //nolint:errorlint // it is one
@@ -288,11 +291,11 @@ func TestFollowEventsOfOneThatHasEnded(t *testing.T) {
 // TestEventThatCannotBeKept: the exec goes on, and says so.
 func TestEventThatCannotBeKept(t *testing.T) {
 	sb := newSandbox(t)
-	if err := sb.store.root.Remove("test/" + eventsFile); err != nil {
+	if err := sb.store.root.Remove("test/" + journal.File); err != nil {
 		t.Fatal(err)
 	}
 	target := filepath.Join(t.TempDir(), "target")
-	if err := os.Symlink(target, filepath.Join(sb.store.path, "test", eventsFile)); err != nil {
+	if err := os.Symlink(target, filepath.Join(sb.store.path, "test", journal.File)); err != nil {
 		t.Fatal(err)
 	}
 	r := run(t, sb, sh("echo out; exit 3"))

@@ -5,6 +5,8 @@ import (
 	"io"
 	"sync"
 	"unicode/utf8"
+
+	"github.com/sandboxrun/sandboxrun/container/journal"
 )
 
 // DefaultOutput is how many bytes of each stream are kept where the policy does not say.
@@ -65,25 +67,11 @@ func (k *keeper) content() ([]byte, bool) {
 	if missing <= 0 || k.away {
 		return append(append([]byte(nil), k.head...), tail...), false
 	}
-	head := k.head[:len(k.head)-partialEnd(k.head)]
+	head := k.head[:len(k.head)-journal.PartialEnd(k.head)]
 	tail = tail[partialStart(tail):]
 	out := append([]byte(nil), head...)
 	out = fmt.Appendf(out, "\n[... %d bytes left out ...]\n", k.total-int64(len(head))-int64(len(tail)))
 	return append(out, tail...), true
-}
-
-// partialEnd counts the bytes at the end that begin a character and do not finish it.
-func partialEnd(b []byte) int {
-	for n := 1; n <= min(utf8.UTFMax-1, len(b)); n++ {
-		c := b[len(b)-n]
-		if utf8.RuneStart(c) {
-			if c >= utf8.RuneSelf && !utf8.FullRune(b[len(b)-n:]) {
-				return n
-			}
-			return 0
-		}
-	}
-	return 0
 }
 
 // partialStart counts the bytes at the start that go on with a character.

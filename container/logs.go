@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/sandboxrun/sandboxrun/container/journal"
 )
 
 // Logs is what to show of a detached exec's output.
@@ -101,7 +103,7 @@ func watchFiles(streams []*logged) (changed <-chan struct{}, stop func()) {
 		}()
 		return ch, func() { f.Close() }
 	}
-	ticker := time.NewTicker(lookAgain)
+	ticker := time.NewTicker(journal.LookAgain)
 	done := make(chan struct{})
 	go func() {
 		for {

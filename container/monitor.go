@@ -19,6 +19,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/sandboxrun/sandboxrun/container/diagnose"
+	"github.com/sandboxrun/sandboxrun/container/fault"
 	"github.com/sandboxrun/sandboxrun/container/procfs"
 	"github.com/sandboxrun/sandboxrun/forkexec"
 )
@@ -334,7 +335,7 @@ func (m *monitored) save(res *Result) error {
 		res.Stdout, res.Stderr, res.Encoding = "", "", encodingText
 		res.StdoutBase64, res.StderrBase64 = "", ""
 		res.StdoutTruncated, res.StderrTruncated = res.StdoutBytes > 0, res.StderrBytes > 0
-		res.Warnings = append(res.Warnings, fmt.Sprintf("the output is not in the result: %v", cause(err)))
+		res.Warnings = append(res.Warnings, fmt.Sprintf("the output is not in the result: %v", fault.Cause(err)))
 		err = m.write(res)
 	}
 	if cerr := m.result.Close(); err == nil {

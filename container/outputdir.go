@@ -7,16 +7,14 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/sandboxrun/sandboxrun/container/trust"
 )
 
 // OutputDirMax is how many bytes of each stream Request.OutputDir keeps.
 const OutputDirMax = 1 << 30
 
-const (
-	codeOutputDir     = "output_dir_unusable"
-	codeOutputGranted = "output_dir_granted"
-	codeOutputExists  = "output_exists"
-)
+const codeOutputExists = "output_exists"
 
 // outputDir is the directory of Request.OutputDir, with the two files that were made in it.
 type outputDir struct {
@@ -46,7 +44,7 @@ func (sb *Sandbox) openOutput(name string) (*outputDir, error) {
 		case errors.Is(err, unix.EEXIST):
 			err = fail(codeOutputExists, "remove it, or choose another directory", "make %q: it exists already", name+"/"+base)
 		case err != nil:
-			err = fail(codeOutputDir, "", "make %q: %w", name+"/"+base, err)
+			err = fail(trust.CodeOutputDir, "", "make %q: %w", name+"/"+base, err)
 		}
 		if err != nil {
 			o.discard()
@@ -66,22 +64,22 @@ func newFileAt(dir *os.File, name string) (*os.File, error) {
 }
 
 // open walks to the directory, and makes it if only that is missing.
-func (o *outputDir) open(sees *shown) error {
-	w := hostWalk{rest: strings.Split(o.name, "/"), follow: func(dir *os.File) error {
-		return sees.refuse(dir, "a link on the way to "+o.what, o.name)
+func (o *outputDir) open(sees *trust.Shown) error {
+	w := trust.Walk{Rest: strings.Split(o.name, "/"), Follow: func(dir *os.File) error {
+		return sees.Refuse(dir, "a link on the way to "+o.what, o.name)
 	}}
-	missing, err := w.walk()
-	o.dir = w.at
+	missing, err := w.Go()
+	o.dir = w.At
 	var e *Error
 	switch {
 	case errors.As(err, &e):
 		return err
 	case errors.Is(err, unix.ENOENT):
-		return fail(codeOutputDir, "only the last directory of the path is made", "open %s %q: %w", o.what, o.name, err)
+		return fail(trust.CodeOutputDir, "only the last directory of the path is made", "open %s %q: %w", o.what, o.name, err)
 	case err != nil:
-		return fail(codeOutputDir, "", "open %s %q: %w", o.what, o.name, err)
+		return fail(trust.CodeOutputDir, "", "open %s %q: %w", o.what, o.name, err)
 	}
-	if err := sees.refuse(o.dir, o.what, o.name); err != nil {
+	if err := sees.Refuse(o.dir, o.what, o.name); err != nil {
 		return err
 	}
 	if missing == "" {
@@ -93,11 +91,11 @@ func (o *outputDir) open(sees *shown) error {
 		o.made = missing
 	case unix.EEXIST:
 	default:
-		return fail(codeOutputDir, "", "make %s %q: %w", o.what, o.name, err)
+		return fail(trust.CodeOutputDir, "", "make %s %q: %w", o.what, o.name, err)
 	}
 	fd, err := unix.Openat(int(o.parent.Fd()), missing, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {
-		return fail(codeOutputDir, "", "open %s %q: %w", o.what, o.name, err)
+		return fail(trust.CodeOutputDir, "", "open %s %q: %w", o.what, o.name, err)
 	}
 	o.dir = os.NewFile(uintptr(fd), o.name)
 	return nil
@@ -124,90 +122,6 @@ func (o *outputDir) discard() {
 		_ = unix.Unlinkat(int(o.parent.Fd()), o.made, unix.AT_REMOVEDIR)
 	}
 	o.close()
-}
-
-// hostWalk walks to a directory of the host's as the kernel does, but asks before it follows a link.
-type hostWalk struct {
-	at     *os.File // the directory that has been reached
-	rest   []string
-	links  int
-	file   bool                     // the path may end at what is no directory
-	follow func(dir *os.File) error // may refuse to follow a link that stands in dir
-}
-
-const mostLinks = 40 // as the kernel's
-
-// walk gives the last name of the path where only that does not exist; then at is its parent.
-func (w *hostWalk) walk() (missing string, err error) {
-	if err := w.to(unix.AT_FDCWD, "/"); err != nil {
-		return "", err
-	}
-	for len(w.rest) > 0 {
-		name := w.rest[0]
-		w.rest = w.rest[1:]
-		if name == "" || name == "." {
-			continue
-		}
-		err := w.step(name)
-		if errors.Is(err, unix.ENOENT) && strings.Join(w.rest, "") == "" {
-			return name, nil
-		}
-		if err != nil {
-			return "", err
-		}
-	}
-	return "", nil
-}
-
-func (w *hostWalk) to(dir int, name string) error {
-	return w.open(dir, name, unix.O_DIRECTORY|unix.O_NOFOLLOW)
-}
-
-func (w *hostWalk) open(dir int, name string, flags int) error {
-	fd, err := unix.Openat(dir, name, unix.O_PATH|unix.O_CLOEXEC|flags, 0)
-	if err != nil {
-		return err
-	}
-	if w.at != nil {
-		w.at.Close()
-	}
-	w.at = os.NewFile(uintptr(fd), name)
-	return nil
-}
-
-func (w *hostWalk) step(name string) error {
-	at := int(w.at.Fd())
-	var st unix.Stat_t
-	if err := unix.Fstatat(at, name, &st, unix.AT_SYMLINK_NOFOLLOW); err != nil {
-		return err
-	}
-	switch st.Mode & unix.S_IFMT {
-	case unix.S_IFDIR:
-		return w.to(at, name)
-	case unix.S_IFLNK:
-	default:
-		if w.file && len(w.rest) == 0 {
-			return w.open(at, name, unix.O_NOFOLLOW)
-		}
-		return unix.ENOTDIR
-	}
-	if w.links++; w.links > mostLinks {
-		return unix.ELOOP
-	}
-	if err := w.follow(w.at); err != nil {
-		return err
-	}
-	buf := make([]byte, unix.PathMax)
-	n, err := unix.Readlinkat(at, name, buf)
-	if err != nil {
-		return err
-	}
-	target := string(buf[:n])
-	w.rest = append(strings.Split(target, "/"), w.rest...)
-	if strings.HasPrefix(target, "/") {
-		return w.to(unix.AT_FDCWD, "/")
-	}
-	return nil
 }
 
 // startKeeping starts a program whose whole streams go to files too.

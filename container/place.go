@@ -8,7 +8,10 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/sandboxrun/sandboxrun/container/lookup"
+	"github.com/sandboxrun/sandboxrun/container/procfs"
+	"github.com/sandboxrun/sandboxrun/container/trust"
 	"github.com/sandboxrun/sandboxrun/forkexec"
+	"github.com/sandboxrun/sandboxrun/spec"
 )
 
 // ShowsDir says whether a directory of the host is inside under its own name: the same directory, and not another one there.
@@ -46,3 +49,46 @@ func (sb *Sandbox) inside() (lookup.Root, error) {
 func (sb *Sandbox) Listen(at netip.AddrPort) ([]*os.File, error) {
 	return forkexec.Listen(sb.init, []forkexec.Endpoint{{Addr: at}})
 }
+
+// KeyIsKept refuses a key that the programs of a sandbox can see: they could sign a record of their own making. A sandbox that has
+// ended or is not there is no error here.
+func (s *Store) KeyIsKept(id, path string) error {
+	sb, err := s.Open(id)
+	if err != nil {
+		return nil // whoever uses the sandbox says so
+	}
+	defer sb.Close()
+	sees, err := sb.shows()
+	if err != nil {
+		return err
+	}
+	f, err := os.OpenFile(path, unix.O_PATH, 0)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	place, err := procfs.PlaceOf(f, sees.Own)
+	if err != nil {
+		return err
+	}
+	for _, m := range sees.There {
+		if place.Within(m.Place) {
+			return fail("key_granted", "sign with a key that the policy does not show",
+				"signing key %q is in what the programs of sandbox %q see as %q", path, id, m.Target)
+		}
+	}
+	return nil
+}
+
+// shows reads what of the host the sandbox shows.
+func (sb *Sandbox) shows() (*trust.Shown, error) {
+	state, err := sb.store.root.Open(".")
+	if err != nil {
+		return nil, err
+	}
+	defer state.Close()
+	return trust.Read(sb.proc, state, sb.state.ID)
+}
+
+// IsKept refuses a state directory that a running sandbox of the caller's lets its programs write.
+func (s *Store) IsKept(h *spec.Host) error { return trust.IsKept(s.path, s.root, h) }

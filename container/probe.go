@@ -16,6 +16,7 @@ import (
 	"github.com/sandboxrun/sandboxrun/container/cgroup"
 	"github.com/sandboxrun/sandboxrun/container/idmap"
 	"github.com/sandboxrun/sandboxrun/container/procfs"
+	"github.com/sandboxrun/sandboxrun/container/trust"
 	"github.com/sandboxrun/sandboxrun/forkexec"
 	"github.com/sandboxrun/sandboxrun/rootfs"
 	"github.com/sandboxrun/sandboxrun/spec"
@@ -52,7 +53,7 @@ func Probe(l spec.Limits) (*spec.Host, error) {
 	h.ProcFiles = procFiles(h.Root)
 	h.Self = self(tree)
 	h.Sockets = sockets()
-	if h.Ground, err = newGround(); err != nil {
+	if h.Ground, err = trust.NewGround(); err != nil {
 		return nil, err
 	}
 	return h, probeLimits(h, l)

@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/sandboxrun/sandboxrun/container/owner"
 	"github.com/sandboxrun/sandboxrun/container/procfs"
 )
 
@@ -102,10 +103,10 @@ func describe(pid int) (Proc, bool) {
 	if err != nil {
 		return Proc{}, false
 	}
-	p := Proc{PID: pid, State: fields[0], Command: strings.Join(commandLine(pid), " ")}
+	p := Proc{PID: pid, State: fields[0], Command: strings.Join(owner.CommandLine(pid), " ")}
 	p.PPID, _ = strconv.Atoi(fields[1])
 	if p.Command == "" {
-		p.Command = "[" + comm(pid) + "]"
+		p.Command = "[" + owner.Comm(pid) + "]"
 	}
 	p.Inside = insidePID(pid)
 	return p, p.Inside > 0

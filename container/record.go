@@ -17,6 +17,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/sandboxrun/sandboxrun/container/owner"
 	"github.com/sandboxrun/sandboxrun/hooks"
 	"github.com/sandboxrun/sandboxrun/record"
 	"github.com/sandboxrun/sandboxrun/rootfs"
@@ -28,7 +29,7 @@ import (
 
 // Options are what a sandbox is made with, beside its plan.
 type Options struct {
-	Owner *Owner // nil: only Delete ends it
+	Owner *owner.Owner // nil: only Delete ends it
 	// Record is a directory of the host in which a record is kept, or empty; absolute. The program must not see it.
 	Record   string
 	Versions map[string]string // of the programs and libraries that make it, for the record
@@ -286,8 +287,8 @@ func (s *Store) endOf(st *State) string {
 	if st.Owner == nil {
 		return record.Lost
 	}
-	owner := *st.Owner
-	pidfd, err := openOwner(&owner)
+	of := *st.Owner
+	pidfd, err := owner.Open(&of)
 	if err != nil {
 		return record.OwnerEnded
 	}
@@ -346,7 +347,7 @@ func orphans(st *State) []record.Orphan {
 		}
 		link, err := os.Readlink("/proc/" + e.Name() + "/ns/uts")
 		if err == nil && link == fmt.Sprintf("uts:[%d]", st.Record.UTS) {
-			list = append(list, record.Orphan{PID: pid, Command: comm(pid)})
+			list = append(list, record.Orphan{PID: pid, Command: owner.Comm(pid)})
 		}
 	}
 	return list

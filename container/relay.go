@@ -19,6 +19,7 @@ import (
 
 	"github.com/sandboxrun/sandboxrun/container/cgroup"
 	"github.com/sandboxrun/sandboxrun/container/diagnose"
+	"github.com/sandboxrun/sandboxrun/container/fault"
 	"github.com/sandboxrun/sandboxrun/container/procfs"
 	"github.com/sandboxrun/sandboxrun/forkexec"
 	"github.com/sandboxrun/sandboxrun/relay"
@@ -176,7 +177,7 @@ func closeAll(files []*os.File) {
 func (r *relayProcess) launch(sb *Sandbox, dir *os.Root) error {
 	lock, err := dir.OpenFile(relayLock, os.O_CREATE|os.O_EXCL|os.O_RDWR, 0o600)
 	if err != nil {
-		return fail("state_unusable", diskHint, "start relay: %w", cause(err))
+		return fail("state_unusable", diskHint, "start relay: %w", fault.Cause(err))
 	}
 	defer lock.Close()
 	if err := flock(lock, unix.LOCK_EX|unix.LOCK_NB); err != nil {

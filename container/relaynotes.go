@@ -12,26 +12,13 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/sandboxrun/sandboxrun/container/journal"
 	"github.com/sandboxrun/sandboxrun/record"
 	"github.com/sandboxrun/sandboxrun/relay"
 )
 
 // EventNetwork is the event of one connection, one request of a kept HTTP connection, or one name that was refused.
 const EventNetwork = "network"
-
-// NetworkEvent is what an event says of a connection.
-type NetworkEvent struct {
-	Kind       string  `json:"kind"` // "forward", "connect", "http", "socks", "direct" or "dns"
-	Host       string  `json:"host,omitempty"`
-	Port       int     `json:"port,omitempty"`
-	Address    string  `json:"address,omitempty"` // that was connected to, or refused
-	Rule       string  `json:"rule,omitempty"`    // of the policy, that allowed it
-	Verdict    string  `json:"verdict"`           // "allowed", "refused" or "failed"
-	Reason     string  `json:"reason,omitempty"`
-	Sent       int64   `json:"sent_bytes"` // from inside
-	Received   int64   `json:"received_bytes"`
-	DurationMS float64 `json:"duration_ms"`
-}
 
 // NetworkStats count what has gone through the relay since the sandbox was made.
 type NetworkStats struct {
@@ -114,8 +101,8 @@ func (n *relayNotes) note(ev relay.Event) {
 	_ = n.write()
 	ms := float64(ev.Duration.Round(time.Microsecond)) / float64(time.Millisecond)
 	n.tell(&ev, ms)
-	_ = n.sb.note(true, Event{Event: EventNetwork, NetworkEvent: &NetworkEvent{
-		Kind: ev.Kind, Host: ev.Host, Port: ev.Port, Address: ev.Address, Rule: ev.Rule, Verdict: ev.Verdict, Reason: shorten(ev.Reason, maxMessage),
+	_ = n.sb.note(true, journal.Event{Event: EventNetwork, NetworkEvent: &journal.NetworkEvent{
+		Kind: ev.Kind, Host: ev.Host, Port: ev.Port, Address: ev.Address, Rule: ev.Rule, Verdict: ev.Verdict, Reason: journal.Shorten(ev.Reason, journal.MaxMessage),
 		Sent: ev.Up, Received: ev.Down, DurationMS: ms,
 	}})
 }

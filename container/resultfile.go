@@ -9,6 +9,9 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/sandboxrun/sandboxrun/container/fault"
+	"github.com/sandboxrun/sandboxrun/container/trust"
 )
 
 // ResultFile is a file of the host that a result is written to beside the program's streams. It lies where the program cannot
@@ -33,26 +36,26 @@ func (sb *Sandbox) OpenResult(name string) (*ResultFile, error) {
 	if err != nil {
 		return nil, err
 	}
-	w := hostWalk{rest: strings.Split(parent, "/"), follow: func(dir *os.File) error {
-		return sees.refuse(dir, "a link on the way to "+what, parent)
+	w := trust.Walk{Rest: strings.Split(parent, "/"), Follow: func(dir *os.File) error {
+		return sees.Refuse(dir, "a link on the way to "+what, parent)
 	}}
-	missing, err := w.walk()
+	missing, err := w.Go()
 	if err == nil && missing != "" {
 		err = unix.ENOENT
 	}
 	if err == nil {
-		err = sees.refuse(w.at, what, parent)
+		err = sees.Refuse(w.At, what, parent)
 	}
 	if err != nil {
-		if w.at != nil {
-			w.at.Close()
+		if w.At != nil {
+			w.At.Close()
 		}
 		if _, ok := errors.AsType[*Error](err); ok {
 			return nil, err
 		}
-		return nil, fail(codeOutputDir, "", "open %s %q: %w", what, parent, err)
+		return nil, fail(trust.CodeOutputDir, "", "open %s %q: %w", what, parent, err)
 	}
-	return newResultFile(name, w.at, base)
+	return newResultFile(name, w.At, base)
 }
 
 // WriteResult writes a result where there is no sandbox to see what it shows: it follows no link at all.
@@ -65,7 +68,7 @@ func WriteResult(name string, data []byte) error {
 		Flags: unix.O_PATH | unix.O_DIRECTORY | unix.O_CLOEXEC, Resolve: unix.RESOLVE_NO_SYMLINKS,
 	})
 	if err != nil {
-		return fail(codeOutputDir, "", "open result directory %q: %w", parent, err)
+		return fail(trust.CodeOutputDir, "", "open result directory %q: %w", parent, err)
 	}
 	f, err := newResultFile(name, os.NewFile(uintptr(fd), parent), base)
 	if err != nil {
@@ -77,7 +80,7 @@ func WriteResult(name string, data []byte) error {
 func splitResult(name string) (parent, base string, err error) {
 	parent, base = filepath.Split(name)
 	if base == "" || base == "." || base == ".." {
-		return "", "", fail(codeOutputDir, "name a file", "%q is no file that a result can be written to", name)
+		return "", "", fail(trust.CodeOutputDir, "name a file", "%q is no file that a result can be written to", name)
 	}
 	return parent, base, nil
 }
@@ -93,7 +96,7 @@ func newResultFile(name string, dir *os.File, base string) (*ResultFile, error) 
 	}
 	if r.f, err = newFileAt(dir, r.new); err != nil {
 		dir.Close()
-		return nil, fail(codeOutputDir, "", "make %q: %w", name, err)
+		return nil, fail(trust.CodeOutputDir, "", "make %q: %w", name, err)
 	}
 	return r, nil
 }
@@ -110,7 +113,7 @@ func (r *ResultFile) Commit(data []byte) error {
 	}
 	if err != nil {
 		_ = unix.Unlinkat(int(r.dir.Fd()), r.new, 0)
-		return fmt.Errorf("write %q: %w", r.name, cause(err))
+		return fmt.Errorf("write %q: %w", r.name, fault.Cause(err))
 	}
 	return nil
 }

@@ -14,7 +14,9 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/sandboxrun/sandboxrun/container/diagnose"
+	"github.com/sandboxrun/sandboxrun/container/fault"
 	"github.com/sandboxrun/sandboxrun/container/procfs"
+	"github.com/sandboxrun/sandboxrun/container/trust"
 	"github.com/sandboxrun/sandboxrun/forkexec"
 	"github.com/sandboxrun/sandboxrun/spec"
 )
@@ -70,7 +72,7 @@ func (sb *Sandbox) seal(plan *spec.Plan, dir *os.Root, filter []unix.SockFilter)
 func (s *Store) identity() (dev, ino uint64, err error) {
 	dir, err := s.root.Open(".")
 	if err != nil {
-		return 0, 0, cause(err)
+		return 0, 0, fault.Cause(err)
 	}
 	defer dir.Close()
 	var st unix.Stat_t
@@ -121,7 +123,7 @@ func (sb *Sandbox) believe(copied []byte) error {
 
 // sealedBy reads what a process holds, if that is process 1 of a sandbox of this store.
 func (s *Store) sealedBy(proc *os.File) (*forkexec.Sealed, error) {
-	if ok, err := ownChild(fmt.Sprintf("/proc/self/fd/%d", proc.Fd())); diagnose.Scarce(err) != "" {
+	if ok, err := trust.OwnChild(fmt.Sprintf("/proc/self/fd/%d", proc.Fd())); diagnose.Scarce(err) != "" {
 		return nil, err // that says nothing of the process
 	} else if !ok {
 		return nil, forkexec.ErrNotSealed
@@ -140,7 +142,7 @@ func (s *Store) sealedBy(proc *os.File) (*forkexec.Sealed, error) {
 // find looks for process 1 of a sandbox among all processes, where the state directory cannot be believed.
 func (s *Store) find(id string) *Sandbox {
 	var found *Sandbox
-	eachInit(func(name string) {
+	trust.EachInit(func(name string) {
 		pid, _ := strconv.Atoi(filepath.Base(name))
 		if found != nil {
 			return

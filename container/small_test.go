@@ -10,6 +10,7 @@ import (
 	"testing/quick"
 
 	"github.com/sandboxrun/sandboxrun/container/diagnose"
+	"github.com/sandboxrun/sandboxrun/container/trust"
 )
 
 func TestKeeperKeepsBothEnds(t *testing.T) {
@@ -101,7 +102,7 @@ func TestStorePath(t *testing.T) {
 		{"", "", 4321, "/tmp/sandboxrun-4321"},
 		{"", mine, 4321, "/tmp/sandboxrun-4321"}, // somebody else's runtime directory, kept by sudo
 	} {
-		if got := StorePath(tt.dir, tt.runtime, tt.uid); got != tt.want {
+		if got := trust.StatePath(tt.dir, tt.runtime, tt.uid); got != tt.want {
 			t.Errorf("StorePath(%q, %q, %d) = %q, want %q", tt.dir, tt.runtime, tt.uid, got, tt.want)
 		}
 	}
@@ -109,32 +110,12 @@ func TestStorePath(t *testing.T) {
 	if uid == 0 {
 		want = "/run/sandboxrun"
 	}
-	if got := StorePath("", mine, uid); got != want {
+	if got := trust.StatePath("", mine, uid); got != want {
 		t.Errorf("the caller's own: %q, want %q", got, want)
 	}
 	if uid != 0 { // nobody but real root may write /run
-		if got := StorePath("", "", 0); got != "/tmp/sandboxrun-0" {
+		if got := trust.StatePath("", "", 0); got != "/tmp/sandboxrun-0" {
 			t.Errorf("root of a user namespace: %q", got)
-		}
-	}
-}
-
-func TestWraps(t *testing.T) {
-	self := []string{"sandboxrun", "create", "x"}
-	for _, tt := range []struct {
-		outer []string
-		want  bool
-	}{
-		{[]string{"timeout", "60", "/usr/bin/sandboxrun", "create", "x"}, true},
-		{[]string{"sudo", "env", "A=1", "sandboxrun", "create", "x"}, true},
-		{self, false},
-		{[]string{"sh", "-c", "sandboxrun create x"}, false},
-		{[]string{"timeout", "60", "sandboxrun", "create", "y"}, false},
-		{[]string{"harness"}, false},
-		{nil, false},
-	} {
-		if got := wraps(tt.outer, self); got != tt.want {
-			t.Errorf("wraps(%q) = %v", tt.outer, got)
 		}
 	}
 }

@@ -13,6 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/sandboxrun/sandboxrun/container/build"
+	"github.com/sandboxrun/sandboxrun/container/fault"
+	"github.com/sandboxrun/sandboxrun/container/owner"
 	"github.com/sandboxrun/sandboxrun/container/procfs"
 	"github.com/sandboxrun/sandboxrun/forkexec"
 	"github.com/sandboxrun/sandboxrun/hooks"
@@ -23,12 +25,12 @@ const stateVersion = 2
 
 // State is what is kept of a sandbox between commands.
 type State struct {
-	Version   int       `json:"version"`
-	ID        string    `json:"id"`
-	PID       int       `json:"pid"`        // process 1, in the PID namespace of the creator
-	StartTime uint64    `json:"start_time"` // of process 1, in clock ticks since boot: tells it from a later process with its pid
-	Created   time.Time `json:"created"`
-	Owner     *Owner    `json:"owner,omitempty"` // nil: none
+	Version   int          `json:"version"`
+	ID        string       `json:"id"`
+	PID       int          `json:"pid"`        // process 1, in the PID namespace of the creator
+	StartTime uint64       `json:"start_time"` // of process 1, in clock ticks since boot: tells it from a later process with its pid
+	Created   time.Time    `json:"created"`
+	Owner     *owner.Owner `json:"owner,omitempty"` // nil: none
 
 	// Of the Plan only what later commands need is kept: an exec reads all of this before it can start.
 	Name     string          `json:"name,omitempty"`
@@ -58,7 +60,7 @@ type Launch struct {
 	Nproc      bool             `json:"nproc,omitempty"` // see spec.Host
 }
 
-func newState(id string, plan *spec.Plan, owner *Owner) *State {
+func newState(id string, plan *spec.Plan, owner *owner.Owner) *State {
 	return &State{
 		Version: stateVersion, ID: id, Created: time.Now().UTC(), Owner: owner,
 		Name: plan.Name, Policy: plan.PolicyFile, Digest: plan.PolicyDigest, Network: plan.Network, Relay: plan.Relay,
@@ -89,7 +91,7 @@ func (s *Store) save(id string, data []byte) error {
 		err = s.root.Rename(tmp, s.statePath(id))
 	}
 	if err != nil {
-		return fail("state_unusable", diskHint, "save state: %w", cause(err))
+		return fail("state_unusable", diskHint, "save state: %w", fault.Cause(err))
 	}
 	return nil
 }
@@ -128,7 +130,7 @@ type Sandbox struct {
 
 	sealed *os.File // while it is created: what process 1 is to hold of it
 	filter []byte   // the compiled seccomp filter
-	asking []byte   // the same, but it asks for modes; see setgroup.go
+	asking []byte   // the same, but it asks for modes; see package setgroup
 
 	writable []string // while it is created: see forkexec.Sealed
 }
@@ -179,7 +181,7 @@ var errEnded = errors.New("process 1 has ended")
 
 // endedOr tells whether an error of looking for a process means that there is none.
 func endedOr(err error) error {
-	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ESRCH) || errors.Is(err, unix.EINVAL) {
+	if procfs.Gone(err) {
 		return errEnded
 	}
 	return fmt.Errorf("open process 1: %w", err)
@@ -250,13 +252,13 @@ func (sb *Sandbox) Close() {
 
 // Info is one line of List.
 type Info struct {
-	ID      string    `json:"id"`
-	Status  string    `json:"status"` // "creating", "running", "stopped" or "changed"
-	PID     int       `json:"pid,omitempty"`
-	Created time.Time `json:"created,omitzero"`
-	Name    string    `json:"name,omitempty"`
-	Policy  string    `json:"policy,omitempty"`
-	Owner   *Owner    `json:"owner,omitempty"`
+	ID      string       `json:"id"`
+	Status  string       `json:"status"` // "creating", "running", "stopped" or "changed"
+	PID     int          `json:"pid,omitempty"`
+	Created time.Time    `json:"created,omitzero"`
+	Name    string       `json:"name,omitempty"`
+	Policy  string       `json:"policy,omitempty"`
+	Owner   *owner.Owner `json:"owner,omitempty"`
 	// Isolated is what the checks at its start have shown.
 	Isolated bool `json:"isolated"`
 	// Detached is how many detached execs run.
@@ -336,7 +338,7 @@ type Description struct {
 	PID         int               `json:"pid,omitempty"`
 	Bundle      string            `json:"bundle"`
 	Created     time.Time         `json:"created,omitzero"`
-	Owner       *Owner            `json:"owner,omitempty"`
+	Owner       *owner.Owner      `json:"owner,omitempty"`
 	Detached    int               `json:"detached,omitempty"` // execs that run
 	Isolated    bool              `json:"isolated"`           // what its checks have shown
 	Policy      string            `json:"policy,omitempty"`

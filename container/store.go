@@ -12,7 +12,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/sandboxrun/sandboxrun/container/cgroup"
 	"github.com/sandboxrun/sandboxrun/container/fault"
 )
 
@@ -37,19 +36,6 @@ const diskHint = "is the disk full? another place: --root DIR"
 type Store struct {
 	path string
 	root *os.Root
-}
-
-// StorePath is where the state is: dir if it is given, else a place that belongs to the caller alone.
-func StorePath(dir, runtimeDir string, uid int) string {
-	switch {
-	case dir != "":
-		return dir
-	case uid == 0 && unix.Access("/run", unix.W_OK) == nil: // not so for the root of a user namespace of somebody's
-		return "/run/sandboxrun"
-	case cgroup.OwnedDir(runtimeDir, uid):
-		return filepath.Join(runtimeDir, "sandboxrun")
-	}
-	return "/tmp/sandboxrun-" + strconv.Itoa(uid)
 }
 
 // OpenStore opens the state directory and makes it if it is not there, for the caller alone. It must be a real directory
@@ -82,7 +68,7 @@ func OpenStore(path string) (*Store, error) {
 	}
 	root, err := os.OpenRoot("/proc/self/fd/" + strconv.Itoa(fd))
 	if err != nil {
-		return nil, fmt.Errorf("open state directory %q: %w", path, cause(err))
+		return nil, fmt.Errorf("open state directory %q: %w", path, fault.Cause(err))
 	}
 	return &Store{path: path, root: root}, nil
 }

@@ -1,10 +1,11 @@
 package container
 
 import (
-	"errors"
 	"fmt"
 	"io"
 	"os"
+
+	"github.com/sandboxrun/sandboxrun/container/fault"
 )
 
 // streamFile keeps the beginning of a stream in a file. Nothing that goes wrong with it reaches the program or holds it
@@ -44,19 +45,11 @@ func (s *streamFile) close() string {
 	}
 	switch {
 	case s.failed != nil:
-		return fmt.Sprintf("write %s: %v: the last %d bytes of the stream are not in it", s.name, cause(s.failed), s.missing)
+		return fmt.Sprintf("write %s: %v: the last %d bytes of the stream are not in it", s.name, fault.Cause(s.failed), s.missing)
 	case s.missing > 0:
 		return fmt.Sprintf("%s holds the first %d bytes of the stream; the %d after them were left out", s.name, s.size, s.missing)
 	}
 	return ""
-}
-
-// cause is an error without the path, which may be one that only we know.
-func cause(err error) error {
-	if pe, ok := errors.AsType[*os.PathError](err); ok {
-		return pe.Err
-	}
-	return err
 }
 
 // streamFiles are all that one stream is kept in. To write to them never fails.

@@ -1,4 +1,4 @@
-// The events of a plain exec, in the form that container/events.go describes.
+// The events of a plain exec, in the form that container/journal describes.
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>

@@ -7,7 +7,7 @@
 #include <unistd.h>
 #include "forkexec.h"
 
-// send_listener hands the filter's listener to the launcher, which answers what the filter asks (container/setgroup.go).
+// send_listener hands the filter's listener to the launcher, which answers what the filter asks (container/setgroup).
 static int send_listener(int fd)
 {
 	char byte = 0;

@@ -79,7 +79,7 @@ print(tempfile.mkdtemp()); print("caf\u00e9 \u2192")' && mktemp && git init -q r
 		if err != nil {
 			t.Fatal(err)
 		}
-		same(t, "owner of what it wrote", uint32(uid), owner(info))
+		same(t, "owner of what it wrote", uint32(uid), ownerOf(info))
 	}
 }
 

@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sandboxrun/sandboxrun/container"
+	"github.com/sandboxrun/sandboxrun/container/journal"
 )
 
 // client is a program that people use, and a piece of work for it. Its script finds in the environment what clientSandbox
@@ -204,7 +204,7 @@ func (b *box) tryClient(c *client, way string) {
 	case strings.HasPrefix(c.name, "node") && !nodeReadsVariables():
 		kind = "direct"
 	}
-	id, a := sandboxOf(way), []container.NetworkEvent(nil)
+	id, a := sandboxOf(way), []journal.NetworkEvent(nil)
 	before := len(b.networkEvents(id))
 	b.inWay(way, c.script).exits(0).prints(c.prints)
 	eventually(b.t, "an event", func() bool { a = b.networkEvents(id)[before:]; return len(a) > 0 })
@@ -221,11 +221,11 @@ var nodeReadsVariables = sync.OnceValue(func() bool {
 })
 
 // networkEvents are those of a sandbox so far.
-func (b *box) networkEvents(id string) []container.NetworkEvent {
+func (b *box) networkEvents(id string) []journal.NetworkEvent {
 	b.t.Helper()
-	var list []container.NetworkEvent
+	var list []journal.NetworkEvent
 	for line := range strings.Lines(b.run("events", "--network", "--json", id).exits(0).stdout) {
-		var e container.NetworkEvent
+		var e journal.NetworkEvent
 		if err := json.Unmarshal([]byte(line), &e); err != nil {
 			b.t.Fatal(err)
 		}
@@ -315,6 +315,6 @@ func (b *box) tryRefusal(r *clientRefusal, way string) {
 		return // a name's refusal is told once, and that of a port by the kernel
 	}
 	eventually(b.t, "an event that it was refused", func() bool {
-		return slices.ContainsFunc(b.networkEvents(sandboxOf(way))[before:], func(e container.NetworkEvent) bool { return e.Verdict == "refused" })
+		return slices.ContainsFunc(b.networkEvents(sandboxOf(way))[before:], func(e journal.NetworkEvent) bool { return e.Verdict == "refused" })
 	})
 }

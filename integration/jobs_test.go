@@ -64,8 +64,8 @@ func (b *box) ownedByCaller(dir string) {
 			return err
 		}
 		files++
-		if owner(info) != uint32(w.uid) {
-			b.t.Errorf("%s belongs to %d", p, owner(info))
+		if ownerOf(info) != uint32(w.uid) {
+			b.t.Errorf("%s belongs to %d", p, ownerOf(info))
 		}
 		return nil
 	})

@@ -348,5 +348,5 @@ func processes(text string) int {
 	return n
 }
 
-// owner is the number of the user to whom a file belongs.
-func owner(info os.FileInfo) uint32 { return info.Sys().(*syscall.Stat_t).Uid }
+// ownerOf is the number of the user to whom a file belongs.
+func ownerOf(info os.FileInfo) uint32 { return info.Sys().(*syscall.Stat_t).Uid }

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/sandboxrun/sandboxrun/container"
+	"github.com/sandboxrun/sandboxrun/container/owner"
 	"github.com/sandboxrun/sandboxrun/spec"
 )
 
@@ -190,7 +191,7 @@ func TestExecsLeaveNothing(t *testing.T) {
 		}
 		p := b.policy(object{"workspace": object{"source": "tmpfs", "lifetime": "exec"}})
 		store := b.open()
-		sb, err := store.Create("many", b.plan(p), &container.Owner{PID: os.Getpid()})
+		sb, err := store.Create("many", b.plan(p), &owner.Owner{PID: os.Getpid()})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -250,7 +251,7 @@ func TestCreatesLeaveNothing(t *testing.T) {
 		plan := b.plan(b.policy(object{"files": object{"write": []string{b.mkdir("ws")}}}))
 		store := b.open()
 		one := func(i int) {
-			sb, err := store.Create(fmt.Sprintf("box%d", i%3), plan, &container.Owner{PID: os.Getpid()})
+			sb, err := store.Create(fmt.Sprintf("box%d", i%3), plan, &owner.Owner{PID: os.Getpid()})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -261,7 +262,7 @@ func TestCreatesLeaveNothing(t *testing.T) {
 				if _, err := store.Create(fmt.Sprintf("box%d", i%3), plan, nil); err == nil {
 					t.Fatal("made a second one")
 				}
-				if _, err := store.Create("noowner", plan, &container.Owner{PID: 1 << 29}); err == nil {
+				if _, err := store.Create("noowner", plan, &owner.Owner{PID: 1 << 29}); err == nil {
 					t.Fatal("made one of no owner")
 				}
 			}

@@ -21,6 +21,7 @@ import (
 	"time"
 
 	"github.com/sandboxrun/sandboxrun/container"
+	"github.com/sandboxrun/sandboxrun/container/owner"
 )
 
 // envSoak is how long all load tests together go on, at most maxSoak, with larger numbers: see scripts/soak. Without it
@@ -241,7 +242,7 @@ func TestLoadLibrary(t *testing.T) {
 		store := b.open()
 		var boxes []*container.Sandbox
 		for i, p := range []string{b.files("", object{}), b.limits(object{"memory": "256M", "pids": 300, "wall": "60s"}), b.files("", object{})} {
-			sb, err := store.Create(fmt.Sprintf("box%d", i), b.plan(p), &container.Owner{PID: os.Getpid()})
+			sb, err := store.Create(fmt.Sprintf("box%d", i), b.plan(p), &owner.Owner{PID: os.Getpid()})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -18,6 +18,7 @@ import (
 	"github.com/containerd/console"
 
 	"github.com/sandboxrun/sandboxrun/container"
+	"github.com/sandboxrun/sandboxrun/container/journal"
 )
 
 // stats reads what a sandbox uses.
@@ -282,11 +283,11 @@ func TestLiveTable(t *testing.T) {
 }
 
 // events reads the events of a sandbox, and makes sure that each line is one.
-func (b *box) events(id string) []container.Event {
+func (b *box) events(id string) []journal.Event {
 	b.t.Helper()
-	var list []container.Event
+	var list []journal.Event
 	for line := range strings.Lines(b.run("events", "--json", id).exits(0).stdout) {
-		var e container.Event
+		var e journal.Event
 		if err := json.Unmarshal([]byte(line), &e); err != nil || e.Event == "" || !strings.HasPrefix(line, `{"time":"`) {
 			b.t.Errorf("%v: %s", err, line)
 		}
@@ -311,9 +312,9 @@ func TestEventsOfParallelExecs(t *testing.T) {
 		started, ended := map[string]bool{}, map[string]bool{}
 		for _, e := range b.events("box") {
 			switch e.Event {
-			case container.EventStarted:
+			case journal.Started:
 				started[e.Exec] = true
-			case container.EventEnded:
+			case journal.Ended:
 				if !started[e.Exec] || e.Outcome != container.Exited || e.ExitCode != 0 {
 					t.Errorf("%+v", e)
 				}

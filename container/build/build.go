@@ -38,12 +38,14 @@ func Dirs() []string { return []string{"/proc", "/dev", HostDir, newRoot, masksD
 // the launcher may not, and the sandbox binds for itself.
 type Trees map[int]*os.File
 
+// Close closes all.
 func (t Trees) Close() {
 	for _, f := range t {
 		f.Close()
 	}
 }
 
+// OpenTrees opens the trees of all binds, nil where the launcher has not the privilege.
 func OpenTrees(s *specs.Spec) (Trees, error) {
 	if os.Geteuid() != 0 {
 		return nil, nil

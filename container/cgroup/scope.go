@@ -14,6 +14,7 @@ import (
 	"github.com/godbus/dbus/v5"
 	"golang.org/x/sys/unix"
 
+	"github.com/sandboxrun/sandboxrun/container/trust"
 	"github.com/sandboxrun/sandboxrun/spec"
 )
 
@@ -237,7 +238,7 @@ func dialSystemd(uid int, timeout time.Duration) (*systemd, error) {
 // dialOwn connects to a socket on which a process of uid listens. It has to be one that we can see: a systemd outside of our
 // PID namespace would take our process numbers for those of others.
 func dialOwn(ctx context.Context, path string, uid int) (net.Conn, error) {
-	if dir := filepath.Dir(path); !OwnedDir(dir, uid) {
+	if dir := filepath.Dir(path); !trust.OwnedDir(dir, uid) {
 		return nil, fmt.Errorf("%s is not there, or not of uid %d", dir, uid)
 	}
 	conn, err := (&net.Dialer{}).DialContext(ctx, "unix", path)
@@ -378,10 +379,4 @@ func scopeProperties(unit string, pid int, controllers []string, l Limits) []uni
 func isNamed(err error, name string) bool {
 	var e dbus.Error
 	return errors.As(err, &e) && e.Name == name
-}
-
-// OwnedDir keeps a runtime directory out that sudo or su left behind from somebody else.
-func OwnedDir(path string, uid int) bool {
-	var st unix.Stat_t
-	return path != "" && unix.Lstat(path, &st) == nil && st.Mode&unix.S_IFMT == unix.S_IFDIR && int(st.Uid) == uid
 }

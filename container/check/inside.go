@@ -143,7 +143,7 @@ func (p *probe) limits(c *Checker) {
 			continue
 		}
 		if l.Name != processorsLimit {
-			continue // it is not known how to read it: check_read.go says so
+			continue // it is not known how to read it: read.go says so
 		}
 		p.affinity.buf = make([]byte, mask)
 		p.affinity.read = p.calls.Add(forkexec.InPlace, unix.SYS_SCHED_GETAFFINITY, 0, mask, p.affinity.buf)

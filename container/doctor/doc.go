@@ -3,5 +3,5 @@
 // rows.go, limits.go, id.go), so tests can make machines up. It also writes an AppArmor profile for this binary (apparmor.go).
 //
 // It is above package container, which must not import it, and imports besides of ours what is below that: cgroup, diagnose,
-// fault, idmap, lookup, procfs; and forkexec, rootfs and spec.
+// fault, idmap, lookup, procfs, trust; and forkexec, rootfs and spec.
 package doctor

@@ -19,6 +19,7 @@ import (
 	"github.com/sandboxrun/sandboxrun/container/fault"
 	"github.com/sandboxrun/sandboxrun/container/lookup"
 	"github.com/sandboxrun/sandboxrun/container/procfs"
+	"github.com/sandboxrun/sandboxrun/container/trust"
 	"github.com/sandboxrun/sandboxrun/forkexec"
 	"github.com/sandboxrun/sandboxrun/spec"
 )
@@ -222,7 +223,7 @@ func sweepTrials(parent string) {
 	entries, _ := os.ReadDir(parent)
 	for _, e := range entries {
 		path := filepath.Join(parent, e.Name())
-		if !strings.HasPrefix(e.Name(), trialPrefix) || !cgroup.OwnedDir(path, os.Geteuid()) {
+		if !strings.HasPrefix(e.Name(), trialPrefix) || !trust.OwnedDir(path, os.Geteuid()) {
 			continue
 		}
 		if info, err := e.Info(); err == nil && time.Since(info.ModTime()) > time.Hour {

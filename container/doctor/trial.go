@@ -14,6 +14,7 @@ import (
 	"github.com/sandboxrun/sandboxrun/container"
 	"github.com/sandboxrun/sandboxrun/container/diagnose"
 	"github.com/sandboxrun/sandboxrun/container/fault"
+	"github.com/sandboxrun/sandboxrun/container/owner"
 	"github.com/sandboxrun/sandboxrun/container/procfs"
 	"github.com/sandboxrun/sandboxrun/forkexec"
 	"github.com/sandboxrun/sandboxrun/rootfs"
@@ -76,7 +77,7 @@ func (t *trial) inStore(ctx context.Context, dir string) (err error) {
 		return err
 	}
 	defer store.Close()
-	sb, err := store.Create("doctor", plan, &container.Owner{PID: os.Getpid()})
+	sb, err := store.Create("doctor", plan, &owner.Owner{PID: os.Getpid()})
 	if err != nil {
 		return err
 	}

@@ -2,7 +2,11 @@
 // and a hint for people. It imports nothing of ours.
 package fault
 
-import "fmt"
+import (
+	"errors"
+	"fmt"
+	"os"
+)
 
 // Error is a failure of ours, with a stable word for programs and a hint for people.
 type Error struct {
@@ -24,4 +28,12 @@ func (e *Error) Unwrap() error { return e.Err }
 // New makes an error of a code, a hint that may be empty, and a cause in the form of fmt.Errorf.
 func New(code, hint, format string, args ...any) *Error {
 	return &Error{Code: code, Hint: hint, Err: fmt.Errorf(format, args...)}
+}
+
+// Cause is an error without the path, which may be one that only we know.
+func Cause(err error) error {
+	if pe, ok := errors.AsType[*os.PathError](err); ok {
+		return pe.Err
+	}
+	return err
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"runtime"
 	"strconv"
@@ -73,4 +74,9 @@ func StatusFields(text string) map[string]string {
 		}
 	}
 	return fields
+}
+
+// Gone says whether an error of looking for a process means that there is none.
+func Gone(err error) bool {
+	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ESRCH) || errors.Is(err, unix.EINVAL)
 }

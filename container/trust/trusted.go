@@ -1,4 +1,4 @@
-package container
+package trust
 
 import (
 	"errors"
@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/sandboxrun/sandboxrun/container/fault"
 	"github.com/sandboxrun/sandboxrun/container/procfs"
 	"github.com/sandboxrun/sandboxrun/rootfs"
 	"github.com/sandboxrun/sandboxrun/spec"
@@ -26,8 +27,8 @@ type ground struct {
 	inUse  func() inUse
 }
 
-// Trust is what a command believes, beside what every command does.
-type Trust struct {
+// Known is what a command believes, beside what every command does.
+type Known struct {
 	State      string   // the state directory
 	RuntimeDir string   // $XDG_RUNTIME_DIR
 	Policy     []string // the policy's file and those that it extends; absolute
@@ -36,8 +37,8 @@ type Trust struct {
 	Output     string
 }
 
-// newGround begins to look for sandboxes that run while other work is done.
-func newGround() (*ground, error) {
+// NewGround begins to look for sandboxes that run while other work is done.
+func NewGround() (*ground, error) {
 	mounts, err := procfs.OwnMounts()
 	if err != nil {
 		return nil, fmt.Errorf("list host mounts: %w", err)
@@ -55,8 +56,8 @@ func newGround() (*ground, error) {
 	return g, nil
 }
 
-// AddTrust tells a host what a command believes.
-func AddTrust(h *spec.Host, t Trust) error {
+// Add tells a host what a command believes.
+func Add(h *spec.Host, t Known) error {
 	g, ok := h.Ground.(*ground)
 	if !ok {
 		return nil
@@ -77,7 +78,7 @@ func AddTrust(h *spec.Host, t Trust) error {
 		}
 	}
 	dirs := map[string]string{
-		StorePath("", "", g.uid): ownState, StorePath("", t.RuntimeDir, g.uid): ownState, t.State: ownState,
+		StatePath("", "", g.uid): ownState, StatePath("", t.RuntimeDir, g.uid): ownState, t.State: ownState,
 		t.Record: "record directory", t.Output: "output directory",
 	}
 	if g.uid != 0 {
@@ -97,19 +98,19 @@ func AddTrust(h *spec.Host, t Trust) error {
 
 const ownState = "the state directory"
 
-// keptFrom refuses a view that shows the store itself, whoever made the plan. It returns what the view lets programs write.
-func (s *Store) keptFrom(v *rootfs.View) ([]string, error) {
+// KeptFrom refuses a view that shows a state directory itself, whoever made the plan. It returns what the view lets programs write.
+func KeptFrom(state string, root *os.Root, v *rootfs.View) ([]string, error) {
 	mounts, err := procfs.OwnMounts()
 	if err != nil {
 		return nil, fmt.Errorf("list host mounts: %w", err)
 	}
 	g := &ground{mounts: mounts, uid: os.Geteuid(), inUse: func() inUse { return inUse{} }}
-	dir, err := s.root.Open(".")
+	dir, err := root.Open(".")
 	if err != nil {
-		return nil, fmt.Errorf("open state directory: %w", cause(err))
+		return nil, fmt.Errorf("open state directory: %w", fault.Cause(err))
 	}
 	defer dir.Close()
-	t := spec.Trusted{What: ownState, Path: s.path, State: true}
+	t := spec.Trusted{What: ownState, Path: state, State: true}
 	if t.Place, err = procfs.PlaceOf(dir, mounts); err != nil {
 		return nil, fmt.Errorf("find out where the state directory is: %w", err)
 	}
@@ -120,37 +121,7 @@ func (s *Store) keptFrom(v *rootfs.View) ([]string, error) {
 	return g.writable(v)
 }
 
-// KeyIsKept refuses a key that the programs of a sandbox can see: they could sign a record of their own making. A sandbox that has
-// ended or is not there is no error here.
-func (s *Store) KeyIsKept(id, path string) error {
-	sb, err := s.Open(id)
-	if err != nil {
-		return nil // whoever uses the sandbox says so
-	}
-	defer sb.Close()
-	sees, err := sb.shows()
-	if err != nil {
-		return err
-	}
-	f, err := os.OpenFile(path, unix.O_PATH, 0)
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	place, err := procfs.PlaceOf(f, sees.Own)
-	if err != nil {
-		return err
-	}
-	for _, m := range sees.There {
-		if place.Within(m.Place) {
-			return fail("key_granted", "sign with a key that the policy does not show",
-				"signing key %q is in what the programs of sandbox %q see as %q", path, id, m.Target)
-		}
-	}
-	return nil
-}
-
-// file adds a file that the launcher reads, with the links on the way. What is no regular file, as a pipe, cannot be changed
+// File adds a file that the launcher reads, with the links on the way. What is no regular file, as a pipe, cannot be changed
 // by its name.
 func (g *ground) file(what, path string, readable bool) error {
 	t := spec.Trusted{What: what, Path: path, Readable: readable}
@@ -191,27 +162,27 @@ func (g *ground) directory(what, path string) error {
 	}
 }
 
-// walk goes to a path as the kernel does, and notes where it is and in which directories the links on the way are.
+// Go goes to a path as the kernel does, and notes where it is and in which directories the links on the way are.
 func (g *ground) walk(path string, t *spec.Trusted, file bool) (*os.File, error) {
-	w := hostWalk{rest: strings.Split(path, "/"), file: file, follow: func(dir *os.File) error {
+	w := Walk{Rest: strings.Split(path, "/"), File: file, Follow: func(dir *os.File) error {
 		place, err := procfs.PlaceOf(dir, g.mounts)
 		t.Links = append(t.Links, place)
 		return err
 	}}
-	missing, err := w.walk()
+	missing, err := w.Go()
 	if err == nil && missing != "" {
 		err = unix.ENOENT
 	}
 	if err == nil {
-		t.Place, err = procfs.PlaceOf(w.at, g.mounts)
+		t.Place, err = procfs.PlaceOf(w.At, g.mounts)
 	}
 	if err != nil {
-		if w.at != nil {
-			w.at.Close()
+		if w.At != nil {
+			w.At.Close()
 		}
 		return nil, err
 	}
-	return w.at, nil
+	return w.At, nil
 }
 
 // Shown lists what a bind mount of a host path shows.
@@ -310,4 +281,23 @@ func (g *ground) stateAt(path string) (spec.Trusted, bool) {
 	}
 	place, err := procfs.PlaceOf(f, g.mounts)
 	return spec.Trusted{What: "the state directory of uid " + strconv.Itoa(int(st.Uid)), Path: path, Place: place, State: true}, err == nil
+}
+
+// StatePath is where the state is: dir if it is given, else a place that belongs to the caller alone.
+func StatePath(dir, runtimeDir string, uid int) string {
+	switch {
+	case dir != "":
+		return dir
+	case uid == 0 && unix.Access("/run", unix.W_OK) == nil: // not so for the root of a user namespace of somebody's
+		return "/run/sandboxrun"
+	case OwnedDir(runtimeDir, uid):
+		return filepath.Join(runtimeDir, "sandboxrun")
+	}
+	return "/tmp/sandboxrun-" + strconv.Itoa(uid)
+}
+
+// OwnedDir keeps a runtime directory out that sudo or su left behind from somebody else.
+func OwnedDir(path string, uid int) bool {
+	var st unix.Stat_t
+	return path != "" && unix.Lstat(path, &st) == nil && st.Mode&unix.S_IFMT == unix.S_IFDIR && int(st.Uid) == uid
 }

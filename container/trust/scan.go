@@ -1,4 +1,4 @@
-package container
+package trust
 
 import (
 	"os"
@@ -32,7 +32,7 @@ func (g *ground) statesInUse() inUse {
 	found := &ground{mounts: g.mounts}
 	var own []running
 	seen := map[spec.Place]bool{}
-	eachInit(func(proc string) {
+	EachInit(func(proc string) {
 		fd, err := unix.Open(proc+"/fd/"+strconv.Itoa(initLock), unix.O_PATH|unix.O_CLOEXEC, 0)
 		if err != nil {
 			return
@@ -91,9 +91,9 @@ func (g *ground) ofOther(sealed *forkexec.Sealed) {
 // initLock is the descriptor that process 1 has of the sandbox's lock file; see stub.c.
 const initLock = 4
 
-// eachInit calls found with the directory in /proc of everything that looks like process 1 of a sandbox, and that no program in
+// EachInit calls found with the directory in /proc of everything that looks like process 1 of a sandbox, and that no program in
 // a sandbox can be: its user namespace was made in ours, and a program's was made in that.
-func eachInit(found func(proc string)) {
+func EachInit(found func(proc string)) {
 	dir, err := os.Open("/proc")
 	if err != nil {
 		return
@@ -111,7 +111,7 @@ func eachInit(found func(proc string)) {
 		if err != nil || !strings.HasPrefix(exe, "/memfd:sandboxrun") {
 			continue
 		}
-		if ours, _ := ownChild(proc); ours {
+		if ours, _ := OwnChild(proc); ours {
 			found(proc)
 		}
 	}
@@ -133,8 +133,8 @@ func sessionLeaders() func(pid int) bool {
 	}
 }
 
-// ownChild says whether a process' user namespace was made in ours.
-func ownChild(proc string) (bool, error) {
+// OwnChild says whether a process' user namespace was made in ours.
+func OwnChild(proc string) (bool, error) {
 	ns, err := os.Open(proc + "/ns/user")
 	if err != nil {
 		return false, err

@@ -1,4 +1,4 @@
-package container
+package owner
 
 import (
 	"bytes"
@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/sandboxrun/sandboxrun/container/fault"
 	"github.com/sandboxrun/sandboxrun/container/procfs"
 	"github.com/sandboxrun/sandboxrun/forkexec"
 )
@@ -35,17 +36,17 @@ type Owner struct {
 // It is nil where that is process 1, which never ends. A caller that has ended is an error: to the kernel its children
 // are process 1's too, and what it started would never end.
 func FindOwner(args []string) (*Owner, error) {
-	self := commandLine(os.Getpid())
+	self := CommandLine(os.Getpid())
 	if len(self) == 0 {
 		self = args
 	}
 	pid := os.Getppid()
 	if orphaned(pid) {
-		return nil, fail("owner_gone", ownerHint, "find owner: the process that called this command has ended")
+		return nil, fault.New("owner_gone", ownerHint, "find owner: the process that called this command has ended")
 	}
 	for pid > 1 {
 		up := parent(pid)
-		if up <= 1 || (!wraps(commandLine(pid), self) && !forked(pid, up)) {
+		if up <= 1 || (!wraps(CommandLine(pid), self) && !forked(pid, up)) {
 			break
 		}
 		pid = up
@@ -53,8 +54,8 @@ func FindOwner(args []string) (*Owner, error) {
 	if pid <= 1 {
 		return nil, nil
 	}
-	start, _ := procfs.StartTime(pid) // 0: it has ended, as openOwner will see
-	return &Owner{PID: pid, Name: comm(pid), StartTime: start}, nil
+	start, _ := procfs.StartTime(pid) // 0: it has ended, as Open will see
+	return &Owner{PID: pid, Name: Comm(pid), StartTime: start}, nil
 }
 
 const ownerHint = "name a process that lives as long as the sandbox should, or none: --owner none"
@@ -73,7 +74,7 @@ func orphaned(parent int) bool {
 	return err == nil && err1 == nil && own != 0 && own != os.Getpid() && own != first
 }
 
-func comm(pid int) string {
+func Comm(pid int) string {
 	data, _ := os.ReadFile(fmt.Sprintf("/proc/%d/comm", pid))
 	return strings.TrimSpace(string(data))
 }
@@ -87,7 +88,7 @@ func parent(pid int) int {
 	return ppid
 }
 
-func commandLine(pid int) []string {
+func CommandLine(pid int) []string {
 	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
 	data = bytes.TrimSuffix(data, []byte{0})
 	if err != nil || len(data) == 0 {
@@ -108,8 +109,8 @@ func wraps(outer, self []string) bool {
 // forked says whether a process is a copy of its parent that has executed nothing else since. Another user's processes
 // show no more than their command lines.
 func forked(pid, up int) bool {
-	line := commandLine(pid)
-	if len(line) == 0 || !slices.Equal(line, commandLine(up)) || comm(pid) != comm(up) {
+	line := CommandLine(pid)
+	if len(line) == 0 || !slices.Equal(line, CommandLine(up)) || Comm(pid) != Comm(up) {
 		return false
 	}
 	exe, err1 := os.Readlink(fmt.Sprintf("/proc/%d/exe", pid))
@@ -117,27 +118,27 @@ func forked(pid, up int) bool {
 	return err1 != nil || err2 != nil || exe == upExe
 }
 
-// openOwner opens the owner so that its end can be seen, whatever becomes of its pid, and notes which process it is.
-func openOwner(o *Owner) (*os.File, error) {
+// Open opens the owner so that its end can be seen, whatever becomes of its pid, and notes which process it is.
+func Open(o *Owner) (*os.File, error) {
 	fd, err := unix.PidfdOpen(o.PID, 0)
 	if err != nil {
-		return nil, fail("owner_gone", ownerHint, "open owner, process %d: %w", o.PID, err)
+		return nil, fault.New("owner_gone", ownerHint, "open owner, process %d: %w", o.PID, err)
 	}
 	pidfd := os.NewFile(uintptr(fd), "owner")
 	start, err := procfs.StartTime(o.PID)
 	if err != nil && o.StartTime == 0 && hiddenProcess(err) && procfs.PidfdAlive(pidfd) {
 		err = nil // it lives; that is all that can be known of it
 	}
-	if err != nil && !errors.Is(endedOr(err), errEnded) {
+	if err != nil && !procfs.Gone(err) {
 		pidfd.Close()
-		return nil, fail("sandbox_unavailable", "", "open owner, process %d: %w", o.PID, err)
+		return nil, fault.New("sandbox_unavailable", "", "open owner, process %d: %w", o.PID, err)
 	}
 	if err != nil || o.StartTime != 0 && o.StartTime != start || !procfs.PidfdAlive(pidfd) {
 		pidfd.Close()
-		return nil, fail("owner_gone", ownerHint, "open owner: process %d has ended", o.PID)
+		return nil, fault.New("owner_gone", ownerHint, "open owner: process %d has ended", o.PID)
 	}
 	o.StartTime, o.BootID = start, bootID()
-	o.Name = cmp.Or(o.Name, comm(o.PID), "hidden")
+	o.Name = cmp.Or(o.Name, Comm(o.PID), "hidden")
 	return pidfd, nil
 }
 

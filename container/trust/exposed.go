@@ -1,4 +1,4 @@
-package container
+package trust
 
 import (
 	"bytes"
@@ -12,19 +12,16 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/sandboxrun/sandboxrun/container/fault"
 	"github.com/sandboxrun/sandboxrun/container/procfs"
 	"github.com/sandboxrun/sandboxrun/rootfs"
 	"github.com/sandboxrun/sandboxrun/spec"
 )
 
-// A state directory that a grant holds is masked. The kernel drops the mask when somebody outside removes or moves the directory,
-// and a program that runs then can make a directory of the same name: all that is in it would be the program's. So no sandbox is
-// made in a state directory that a program can write.
-
 const codeExposed = "state_exposed"
 
 // IsKept refuses a state directory that a running sandbox of the caller's lets its programs write.
-func (s *Store) IsKept(h *spec.Host) error {
+func IsKept(state string, root *os.Root, h *spec.Host) error {
 	g, ok := h.Ground.(*ground)
 	if !ok {
 		return nil
@@ -33,25 +30,25 @@ func (s *Store) IsKept(h *spec.Host) error {
 	if len(own) == 0 {
 		return nil
 	}
-	dir, err := s.root.Open(".")
+	dir, err := root.Open(".")
 	if err != nil {
-		return fmt.Errorf("open state directory: %w", cause(err))
+		return fmt.Errorf("open state directory: %w", fault.Cause(err))
 	}
 	defer dir.Close()
 	place, err := procfs.PlaceOf(dir, g.mounts)
 	if err != nil {
-		return fail(codeExposed, "was it removed? try again", "find out where the state directory %q is: %w", s.path, err)
+		return fault.New(codeExposed, "was it removed? try again", "find out where the state directory %q is: %w", state, err)
 	}
 	for _, r := range own {
 		inside, err := r.exposes(place)
 		pid := filepath.Base(r.proc)
 		if err != nil {
-			return fail(codeExposed, "try again, or keep the state elsewhere: --root DIR", "read the mounts of process %s: %w", pid, err)
+			return fault.New(codeExposed, "try again, or keep the state elsewhere: --root DIR", "read the mounts of process %s: %w", pid, err)
 		}
 		if inside != "" {
-			return fail(codeExposed, "end that sandbox: kill -KILL "+pid+", look at what the directory holds and remove it; "+
+			return fault.New(codeExposed, "end that sandbox: kill -KILL "+pid+", look at what the directory holds and remove it; "+
 				"or keep the state elsewhere: --root DIR",
-				"programs in sandbox %q can write the state directory %q, as %q", r.sealed.ID, s.path, inside)
+				"programs in sandbox %q can write the state directory %q, as %q", r.sealed.ID, state, inside)
 		}
 	}
 	return nil

@@ -1,0 +1,59 @@
+package trust
+
+import (
+	"os"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/sandboxrun/sandboxrun/container/fault"
+	"github.com/sandboxrun/sandboxrun/container/procfs"
+)
+
+// Codes of a directory that output cannot be written to, since it cannot be used, or the program could see it.
+const (
+	CodeOutputDir     = "output_dir_unusable"
+	CodeOutputGranted = "output_dir_granted"
+)
+
+// Shown knows what of the host a sandbox shows.
+type Shown struct{ procfs.Shown }
+
+// Read reads the mounts of the sandbox, those that binds have taken along included, and not the policy: a grant may have
+// been renamed since.
+func Read(proc, state *os.File, id string) (*Shown, error) {
+	s := &Shown{}
+	var err error
+	if s.Own, err = procfs.OwnMounts(); err != nil {
+		return nil, err
+	}
+	fd, err := unix.Openat(int(proc.Fd()), "mountinfo", unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, fault.New("sandbox_lost", "", "read the mounts of sandbox %q: %w", id, err)
+	}
+	theirs := os.NewFile(uintptr(fd), "mountinfo")
+	defer theirs.Close()
+	if s.There, err = procfs.ReadMounts(theirs); err != nil {
+		return nil, err
+	}
+	s.State, err = procfs.PlaceOf(state, s.Own)
+	return s, err
+}
+
+// Refuse refuses a directory of the host that the program can see, or that is in the state directory. what says what is
+// there.
+func (s *Shown) Refuse(dir *os.File, what, name string) error {
+	p, err := procfs.PlaceOf(dir, s.Own)
+	if err != nil {
+		return fault.New(CodeOutputDir, "", "find out where %s %q is: %w", what, name, err)
+	}
+	const hint = "choose a directory that the program cannot see: outside of all that the policy grants"
+	if p.Within(s.State) {
+		return fault.New(CodeOutputGranted, hint, "%s %q is in the state directory", what, name)
+	}
+	for _, m := range s.There {
+		if p.Within(m.Place) {
+			return fault.New(CodeOutputGranted, hint, "%s %q is in what the program sees as %q", what, name, m.Target)
+		}
+	}
+	return nil
+}

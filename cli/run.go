@@ -137,7 +137,7 @@ func (p *program) run(c *cli.Context) error {
 		req.Dir = p.cwd
 	}
 	err = p.execute(sb, req, signals)
-	if derr := sb.DeleteSigned(key); err == nil {
+	if derr := sb.Delete(key); err == nil {
 		err = derr
 	}
 	return err
@@ -171,7 +171,7 @@ func (p *program) newSandbox(s *container.Store, r request, id string, o contain
 	if o.Record != "" {
 		o.Versions = versions()
 	}
-	sb, err := s.CreateWith(id, d.plan, o)
+	sb, err := s.Create(id, d.plan, o)
 	if err != nil {
 		return nil, err
 	}

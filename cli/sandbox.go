@@ -97,7 +97,7 @@ func (p *program) deleteCommand() *cli.Command {
 						return err
 					}
 				}
-				err := s.DeleteSigned(id, key)
+				err := s.Delete(id, key)
 				if err != nil && c.Bool("force") && describe(err).code == "not_found" {
 					return nil
 				}

@@ -37,12 +37,12 @@ func sandboxFor(tb testing.TB, policy *spec.Policy) *Sandbox {
 		tb.Fatal(err)
 	}
 	tb.Cleanup(store.Close)
-	sb, err := store.Create("test", plan, &owner.Owner{PID: os.Getpid()})
+	sb, err := store.Create("test", plan, Options{Owner: &owner.Owner{PID: os.Getpid()}})
 	if err != nil {
 		tb.Fatal(err)
 	}
 	tb.Cleanup(func() {
-		if err := sb.Delete(); err != nil {
+		if err := sb.Delete(nil); err != nil {
 			tb.Error(err)
 		}
 	})

@@ -31,15 +31,10 @@ import (
 // Descriptors that process 1 finds open; stub.c says what for. libcontainer numbers them from 3.
 const pauseStub = "/proc/self/fd/3"
 
-// Create builds a sandbox and leaves it ready for Exec. It ends with its owner; nil means that only Delete ends it.
+// Create builds a sandbox and leaves it ready for Exec. It ends with its owner; without one only Delete ends it.
 // Whatever fails, nothing is left behind. Where the plan has a relay, the calling program must be one that answers to
 // RelayCommand by Relay.
-func (s *Store) Create(id string, plan *spec.Plan, owner *owner.Owner) (*Sandbox, error) {
-	return s.CreateWith(id, plan, Options{Owner: owner})
-}
-
-// CreateWith is Create with all options.
-func (s *Store) CreateWith(id string, plan *spec.Plan, o Options) (_ *Sandbox, err error) {
+func (s *Store) Create(id string, plan *spec.Plan, o Options) (_ *Sandbox, err error) {
 	if err := CheckID(id); err != nil {
 		return nil, err
 	}

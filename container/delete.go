@@ -18,11 +18,8 @@ import (
 )
 
 // Delete ends every process of a sandbox and removes everything that it had. A sandbox that has died already is
-// removed just so.
-func (s *Store) Delete(id string) error { return s.DeleteSigned(id, nil) }
-
-// DeleteSigned is Delete, and signs the sandbox's record with a key that is not nil.
-func (s *Store) DeleteSigned(id string, key ed25519.PrivateKey) error {
+// removed just so. Its record is signed with the key, unless that is nil.
+func (s *Store) Delete(id string, key ed25519.PrivateKey) error {
 	if err := CheckID(id); err != nil {
 		return err
 	}
@@ -30,12 +27,12 @@ func (s *Store) DeleteSigned(id string, key ed25519.PrivateKey) error {
 	var e *Error
 	switch {
 	case err == nil:
-		return sb.DeleteSigned(key)
+		return sb.Delete(key)
 	case errors.As(err, &e) && e.Code == "sandbox_lost":
 		return s.removeDead(id, key)
 	case errors.As(err, &e) && e.Code == CodeChanged:
 		if sb := s.find(id); sb != nil {
-			return sb.DeleteSigned(key)
+			return sb.Delete(key)
 		}
 		return s.removeDead(id, key)
 	}
@@ -53,7 +50,7 @@ func (s *Store) removeDead(id string, key ed25519.PrivateKey) error {
 	s.awaitEnd(id)
 	if s.alive(id) {
 		if sb := s.find(id); sb != nil { // the state directory named another process
-			return sb.DeleteSigned(key)
+			return sb.Delete(key)
 		}
 	}
 	c, err := s.claimOrGone(id, at, nil)
@@ -66,11 +63,8 @@ func (s *Store) removeDead(id string, key ed25519.PrivateKey) error {
 	return s.remove(id, c, nil, "", key)
 }
 
-// Delete ends the sandbox and releases the handle.
-func (sb *Sandbox) Delete() error { return sb.DeleteSigned(nil) }
-
-// DeleteSigned is Delete, and signs the record with a key that is not nil.
-func (sb *Sandbox) DeleteSigned(key ed25519.PrivateKey) error {
+// Delete ends the sandbox and releases the handle. Its record is signed with the key, unless that is nil.
+func (sb *Sandbox) Delete(key ed25519.PrivateKey) error {
 	defer sb.Close()
 	s, id := sb.store, sb.state.ID
 	at, err := s.root.Lstat(id)

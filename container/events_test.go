@@ -368,7 +368,7 @@ func TestDeleteWhileExecsStart(t *testing.T) {
 			})
 		}
 		runTrue(t, sb)
-		if err := sb.store.Delete("test"); err != nil {
+		if err := sb.store.Delete("test", nil); err != nil {
 			t.Error(err)
 		}
 		group.Wait()

@@ -54,8 +54,6 @@ type Command struct {
 	Limits     Limits
 	Filter     []unix.SockFilter
 	Listener   *os.File // not nil: the filter asks, and its listener is sent over this socket
-	// Detach keeps the exec running when the calling process ends.
-	Detach bool
 	// Cancel ends a start that takes long by a signal; may be nil.
 	Cancel *Cancel
 }
@@ -211,16 +209,14 @@ func Start(c *Command) (*Process, error) {
 	defer m.pin.Unpin()
 	x, done := c.layout(&m)
 	defer done()
-	x.stub, x.status, x.waiter = C.int(stub.Fd()), C.int(statusW.Fd()), -1
-	if !c.Detach {
-		self, err := unix.PidfdOpen(os.Getpid(), 0)
-		if err != nil {
-			statusR.Close()
-			return nil, fmt.Errorf("start exec: open own pidfd: %w", err)
-		}
-		defer unix.Close(self)
-		x.waiter = C.int(self)
+	x.stub, x.status = C.int(stub.Fd()), C.int(statusW.Fd())
+	self, err := unix.PidfdOpen(os.Getpid(), 0)
+	if err != nil {
+		statusR.Close()
+		return nil, fmt.Errorf("start exec: open own pidfd: %w", err)
 	}
+	defer unix.Close(self)
+	x.waiter = C.int(self)
 	lim, err := openLimits(&c.Limits)
 	if err != nil {
 		statusR.Close()

@@ -191,7 +191,7 @@ func TestExecsLeaveNothing(t *testing.T) {
 		}
 		p := b.policy(object{"workspace": object{"source": "tmpfs", "lifetime": "exec"}})
 		store := b.open()
-		sb, err := store.Create("many", b.plan(p), &owner.Owner{PID: os.Getpid()})
+		sb, err := store.Create("many", b.plan(p), container.Options{Owner: &owner.Owner{PID: os.Getpid()}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -234,7 +234,7 @@ func TestExecsLeaveNothing(t *testing.T) {
 		}
 		t.Logf("%d execs in %v", n, time.Since(start).Round(time.Millisecond))
 		b.settles(fmt.Sprintf("%d execs", n), before)
-		if err := sb.Delete(); err != nil {
+		if err := sb.Delete(nil); err != nil {
 			t.Fatal(err)
 		}
 	})
@@ -251,7 +251,7 @@ func TestCreatesLeaveNothing(t *testing.T) {
 		plan := b.plan(b.policy(object{"files": object{"write": []string{b.mkdir("ws")}}}))
 		store := b.open()
 		one := func(i int) {
-			sb, err := store.Create(fmt.Sprintf("box%d", i%3), plan, &owner.Owner{PID: os.Getpid()})
+			sb, err := store.Create(fmt.Sprintf("box%d", i%3), plan, container.Options{Owner: &owner.Owner{PID: os.Getpid()}})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -259,26 +259,26 @@ func TestCreatesLeaveNothing(t *testing.T) {
 				exec1(t, sb, 0, "true")
 			}
 			if i%7 == 0 {
-				if _, err := store.Create(fmt.Sprintf("box%d", i%3), plan, nil); err == nil {
+				if _, err := store.Create(fmt.Sprintf("box%d", i%3), plan, container.Options{}); err == nil {
 					t.Fatal("made a second one")
 				}
-				if _, err := store.Create("noowner", plan, &owner.Owner{PID: 1 << 29}); err == nil {
+				if _, err := store.Create("noowner", plan, container.Options{Owner: &owner.Owner{PID: 1 << 29}}); err == nil {
 					t.Fatal("made one of no owner")
 				}
 			}
-			if err := sb.Delete(); err != nil {
+			if err := sb.Delete(nil); err != nil {
 				t.Fatal(err)
 			}
 		}
 		for i := range 5 {
 			one(i)
 		}
-		first, err := store.Create("first", plan, nil)
+		first, err := store.Create("first", plan, container.Options{})
 		if err != nil {
 			t.Fatal(err)
 		}
 		b.learnCgroups("first")
-		if err := first.Delete(); err != nil {
+		if err := first.Delete(nil); err != nil {
 			t.Fatal(err)
 		}
 		before := b.count()

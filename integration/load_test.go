@@ -242,7 +242,7 @@ func TestLoadLibrary(t *testing.T) {
 		store := b.open()
 		var boxes []*container.Sandbox
 		for i, p := range []string{b.files("", object{}), b.limits(object{"memory": "256M", "pids": 300, "wall": "60s"}), b.files("", object{})} {
-			sb, err := store.Create(fmt.Sprintf("box%d", i), b.plan(p), &owner.Owner{PID: os.Getpid()})
+			sb, err := store.Create(fmt.Sprintf("box%d", i), b.plan(p), container.Options{Owner: &owner.Owner{PID: os.Getpid()}})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -269,7 +269,7 @@ func TestLoadLibrary(t *testing.T) {
 		t.Logf("%d execs in %v", n, d)
 		b.settles(fmt.Sprintf("%d execs", n), before)
 		for _, sb := range boxes {
-			if err := sb.Delete(); err != nil {
+			if err := sb.Delete(nil); err != nil {
 				t.Error(err)
 			}
 		}

@@ -16,7 +16,6 @@ import (
 type Options struct {
 	Policy    string            // the policy's digest
 	Sandbox   string            // the sandbox's id
-	Session   string            // the session
 	Head      string            // the hash of the last event
 	Signature []byte            // the content of the signature's file
 	Key       ed25519.PublicKey // that must have made it
@@ -237,9 +236,6 @@ func (v *verifier) agrees(o Options) {
 		}
 		if o.Sandbox != "" && s.Sandbox != o.Sandbox {
 			v.problem(CodeSwapped, 1, "it is the record of another sandbox, %q", s.Sandbox)
-		}
-		if o.Session != "" && v.head.Session != o.Session {
-			v.problem(CodeSwapped, 1, "it is the record of another session, %q", v.head.Session)
 		}
 	}
 	if v.sound && o.Head != "" && !strings.EqualFold(o.Head, v.head.Hash) {

@@ -13,7 +13,7 @@ import (
 func TestVerify(t *testing.T) {
 	data, head := made(t, story("s1")...)
 	r := verify(t, data, Options{
-		Policy: Digest([]byte("policy")), Sandbox: "s1", Session: head.Session, Head: head.Hash,
+		Policy: Digest([]byte("policy")), Sandbox: "s1", Head: head.Hash,
 	})
 	if !r.Well || !r.Finished || r.Events != 8 || r.Head != head || r.Signature != SignatureNone {
 		t.Errorf("%+v", r)
@@ -67,7 +67,6 @@ func TestVerifyFindsTampering(t *testing.T) {
 		"a line of another":       {with(set(4, theirs[4])), "record_foreign_line:5", Options{}},
 		"the end of another":      {with(func(l []string) []string { return append(l[:4], theirs[4:]...) }), "record_foreign_line:5", Options{}},
 		"another's record":        {string(other), "record_swapped:1", Options{Sandbox: "s1"}},
-		"another session's":       {string(other), "record_swapped:1", Options{Session: head.Session}},
 		"another policy":          {string(data), "record_wrong_policy:1", Options{Policy: Digest([]byte("other"))}},
 		"no JSON":                 {with(set(2, "nonsense\n")), "record_bad_json:3", Options{}},
 		"no JSON at the end":      {string(data) + "nonsense\n", "record_bad_json:9", Options{}},

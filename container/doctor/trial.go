@@ -77,13 +77,13 @@ func (t *trial) inStore(ctx context.Context, dir string) (err error) {
 		return err
 	}
 	defer store.Close()
-	sb, err := store.Create("doctor", plan, &owner.Owner{PID: os.Getpid()})
+	sb, err := store.Create("doctor", plan, container.Options{Owner: &owner.Owner{PID: os.Getpid()}})
 	if err != nil {
 		return err
 	}
 	t.made = true
 	defer func() {
-		if derr := sb.Delete(); err == nil {
+		if derr := sb.Delete(nil); err == nil {
 			err = derr
 		}
 	}()

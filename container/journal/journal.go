@@ -204,6 +204,7 @@ func escapeUnprintable(line []byte) []byte {
 	return out
 }
 
+// Unprintable says whether a character could steer a terminal.
 func Unprintable(r rune) bool { return r != '\n' && !strconv.IsPrint(r) }
 
 // decodeEvent reads a line. Where one that was cut off stands before it, that is passed over.

@@ -18,6 +18,7 @@ import (
 // LookAgain is how often a reader that follows looks for new events.
 const LookAgain = 100 * time.Millisecond
 
+// NewEnd is the event of a sandbox that has ended.
 func NewEnd(now time.Time) Event {
 	e := Event{Time: now, Event: End}
 	if line, err := e.Encode(); err == nil {
@@ -42,6 +43,7 @@ type Log struct {
 	rest  []byte     // the beginning of a line
 }
 
+// Close closes the files.
 func (l *Log) Close() {
 	for _, f := range l.files {
 		f.Close()

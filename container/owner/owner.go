@@ -74,6 +74,7 @@ func orphaned(parent int) bool {
 	return err == nil && err1 == nil && own != 0 && own != os.Getpid() && own != first
 }
 
+// Comm is the short name of a process, empty where it has gone.
 func Comm(pid int) string {
 	data, _ := os.ReadFile(fmt.Sprintf("/proc/%d/comm", pid))
 	return strings.TrimSpace(string(data))
@@ -88,6 +89,7 @@ func parent(pid int) int {
 	return ppid
 }
 
+// CommandLine is the arguments of a process, nil where it has gone.
 func CommandLine(pid int) []string {
 	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
 	data = bytes.TrimSuffix(data, []byte{0})

@@ -1,5 +1,5 @@
-// Package cli is the command line: it reads flags and policies, renders results, errors and hints, and knows the exit
-// statuses. It decides nothing about sandboxes.
+// Package cli is the command line. It reads flags and policies, calls package container, prints results, errors and hints, and
+// chooses the exit status. It makes no decision about a sandbox: spec decides, container acts. Each command has one file.
 package cli
 
 import (
@@ -23,26 +23,26 @@ import (
 
 // program is one run of the command.
 type program struct {
-	args           []string
-	env            map[string]string
-	in             *os.File
-	out            *output
-	err            *os.File
-	programErr     *output // the same file as err, for what programs write there
-	status         int     // what to exit with where there is no error
-	jsonResult     bool
-	resultWasGiven bool
-	result         resultTo
-	staysInPlace   bool        // the program starts in the caller's directory, where that is inside
-	grants         []spec.Flag // what the command line adds to the policy
-	cwd            string
-	cwdErr         error // the caller's directory does not exist any more
+	args          []string
+	env           map[string]string
+	in            *os.File
+	out           *output
+	err           *os.File
+	programErr    *output // the same file as err, for the output of programs
+	status        int     // exit status if there is no error
+	jsonResult    bool
+	resultPrinted bool
+	result        resultTo
+	staysInPlace  bool        // the program starts in the caller's directory, if the view has it
+	grants        []spec.Flag // additions of the command line to the policy
+	cwd           string
+	cwdErr        error // the caller's directory no longer exists
 }
 
-// memoryLimit is where garbage is collected all the same, in bytes: output that is kept may be large.
+// memoryLimit is the heap size, in bytes, at which the garbage collector runs after all, because stored output may be large.
 const memoryLimit = 64 << 20
 
-// umask is what our own files are made with; programs have the policy's.
+// umask is the umask of the launcher's files. Programs have the policy's.
 const umask = 0o022
 
 // Main runs the command and returns its exit status.
@@ -54,17 +54,17 @@ func Main(args, environ []string, stdin, stdout, stderr *os.File) int {
 	}
 	p.cwd, p.cwdErr = os.Getwd()
 	if p.cwdErr != nil {
-		// The caller's directory was deleted under it. Only what is relative to it then fails.
+		// The caller's directory was deleted. Only relative paths then fail.
 		if err := os.Chdir("/"); err != nil {
 			return p.report(err)
 		}
 	}
-	// A command allocates a few megabytes at most before its program runs; collecting them would cost more than they do.
+	// A command allocates a few megabytes at most before its program runs; the garbage collector would cost more than they do.
 	debug.SetGCPercent(-1)
 	debug.SetMemoryLimit(memoryLimit)
 	ignoreBrokenPipes()
-	signal.Ignore(unix.SIGXFSZ) // a file that may not grow is an error with a name
-	// The caller's umask must not decide whether a sandbox can be walked (opencontainers/runc#1359).
+	signal.Ignore(unix.SIGXFSZ) // a write beyond the limit is then an error, not a signal
+	// The caller's umask must not make directories of a sandbox unsearchable. (opencontainers/runc#1359)
 	unix.Umask(umask)
 	if completesProgram(args) {
 		return 0
@@ -86,10 +86,10 @@ func Main(args, environ []string, stdin, stdout, stderr *os.File) int {
 	return p.lostOutput(status)
 }
 
-// enoughFiles makes sure that the Go runtime has opened what it needs itself when it first needs it: where it cannot, it
-// ends the process, with a status that is the program's to have.
+// enoughFiles checks that the Go runtime can open its own files. If it cannot, the runtime ends the process later, with a status that
+// could be the program's.
 func enoughFiles() error {
-	const needed = 4 // of which a pipe takes two
+	const needed = 4 // two of them for a pipe
 	var fds []int
 	defer func() {
 		for _, fd := range fds {
@@ -99,7 +99,7 @@ func enoughFiles() error {
 	for range needed {
 		fd, err := unix.FcntlInt(0, unix.F_DUPFD_CLOEXEC, 0)
 		if err != nil {
-			return fmt.Errorf("open files of our own: %w", err)
+			return fmt.Errorf("open files of the launcher: %w", err)
 		}
 		fds = append(fds, fd)
 	}
@@ -109,14 +109,14 @@ func enoughFiles() error {
 	fds = nil
 	r, w, err := os.Pipe()
 	if err != nil {
-		return fmt.Errorf("open files of our own: %w", err)
+		return fmt.Errorf("open files of the launcher: %w", err)
 	}
 	r.Close()
 	w.Close()
 	return nil
 }
 
-// completesProgram says whether a shell asks for what may follow "--": that is the program's, and the library would run it.
+// completesProgram reports whether a shell completes the program's command line after "--". The library would run the program.
 func completesProgram(args []string) bool {
 	last := len(args) - 1
 	return last > 0 && args[last] == "--generate-bash-completion" && slices.Contains(args[:last], "--")
@@ -137,10 +137,10 @@ func (p *program) app() *cli.App {
 		Name:  "sandboxrun",
 		Usage: "run a program so that it sees only what a policy grants",
 		Description: "run    runs one program in a sandbox of its own.\n" +
-			"create builds a sandbox that stays; exec runs programs in it; delete ends it.\n" +
-			"The program sees the files, variables, hosts and processes that the policy names, and nothing else.\n" +
-			"Exit status: the program's; 124 timed out; 125 the launcher failed; 126 the program cannot be executed;\n" +
-			"127 it was not found; 128+N it ended by signal N.",
+			"create builds a sandbox that stays; exec runs programs in it; delete removes it.\n" +
+			"The program sees the files, variables and hosts that the policy names, and nothing else of the machine.\n" +
+			"Exit status: the program's; 124 its time was over; 125 the launcher failed; 126 the program cannot be executed;\n" +
+			"127 it was not found; 128+N signal N ended it.",
 		Version:              Version,
 		HideVersion:          true,
 		Writer:               p.out,
@@ -151,7 +151,7 @@ func (p *program) app() *cli.App {
 		DisableSliceFlagSeparator: true,
 		Flags:                     globalFlags(),
 		Before:                    p.before,
-		ExitErrHandler:            func(*cli.Context, error) {}, // Main reports and decides the status
+		ExitErrHandler:            func(*cli.Context, error) {}, // Main reports the error and chooses the status
 		OnUsageError:              usageError,
 		Action:                    p.noCommand,
 		Commands: []*cli.Command{
@@ -177,10 +177,10 @@ func globalFlags() []cli.Flag {
 			Name: "root", Usage: "keep state in `DIR` (default: $SANDBOXRUN_ROOT, /run/sandboxrun as root, " +
 				"$XDG_RUNTIME_DIR/sandboxrun, /tmp/sandboxrun-UID)",
 		},
-		&cli.StringFlag{Name: "log", Usage: "write the log to `FILE` instead of standard error"},
-		&cli.StringFlag{Name: "log-format", Value: "text", Usage: "`FORMAT` of the log: text or json"},
-		&cli.StringFlag{Name: "log-level", Value: "error", Usage: "`LEVEL` of the log: error, warn, info or debug"},
-		&cli.BoolFlag{Name: "debug", Usage: "the same as --log-level debug"},
+		&cli.StringFlag{Name: "log", Usage: "append the log to `FILE` (default: standard error)"},
+		&cli.StringFlag{Name: "log-format", Value: "text", Usage: "write the log in `FORMAT`: text or json"},
+		&cli.StringFlag{Name: "log-level", Value: "error", Usage: "log `LEVEL` and more severe levels: error, warn, info or debug"},
+		&cli.BoolFlag{Name: "debug", Usage: "log everything: the same as --log-level debug"},
 		&cli.BoolFlag{Name: "version", Usage: "print the version"},
 	}
 }
@@ -242,7 +242,7 @@ func unknownCommand(commands []*cli.Command, parent, name string) error {
 	return u
 }
 
-// noArguments refuses what a command does not take: a forgotten flag must not look as if it had worked.
+// noArguments refuses arguments, because a flag without dashes must not look as if it had worked.
 func noArguments(c *cli.Context) error {
 	if c.NArg() > 0 {
 		return &usage{fmt.Sprintf("unexpected argument %q", c.Args().First()), helpHint(c)}
@@ -250,7 +250,7 @@ func noArguments(c *cli.Context) error {
 	return nil
 }
 
-// before sets the log up: ours and libcontainer's.
+// before sets up the log of the launcher and libcontainer.
 func (p *program) before(c *cli.Context) error {
 	level, err := logrus.ParseLevel(c.String("log-level"))
 	if err != nil {
@@ -284,7 +284,7 @@ func (p *program) store(c *cli.Context) (*container.Store, error) {
 	return container.OpenStore(p.statePath(c))
 }
 
-// trust is what every command believes; see container.Trust.
+// trust has the trusted files of every command; see trust.Known.
 func (p *program) trust(c *cli.Context) trust.Known {
 	return trust.Known{State: p.statePath(c)}
 }
@@ -297,7 +297,7 @@ func (p *program) statePath(c *cli.Context) string {
 	return trust.StatePath(dir, p.env["XDG_RUNTIME_DIR"], os.Geteuid())
 }
 
-// oneID is the only argument of many commands. Flags may follow it.
+// oneID returns the only argument of many commands. Flags may follow it.
 func oneID(c *cli.Context) (string, error) {
 	if c.NArg() == 0 {
 		return "", &usage{"the sandbox's id is missing", helpHint(c)}

@@ -6,7 +6,7 @@ import (
 	"github.com/sandboxrun/sandboxrun/hooks"
 )
 
-// printChecks prints the table of what is proven of each sandbox before its first program.
+// printChecks prints the table of the checks at each start.
 func (p *program) printChecks(json bool) {
 	table := hooks.Checks()
 	if json {

@@ -12,7 +12,7 @@ import (
 	"github.com/sandboxrun/sandboxrun/container"
 )
 
-// refuseAttached refuses what a detached exec cannot have, since nobody is there.
+// refuseAttached refuses flags that need a caller who waits, because a detached exec has none.
 func refuseAttached(c *cli.Context) error {
 	for _, name := range []string{"stdin", "tty"} {
 		if c.Bool("detach") && c.Bool(name) {
@@ -23,12 +23,12 @@ func refuseAttached(c *cli.Context) error {
 		}
 	}
 	if c.Bool("detach") && c.IsSet("result") {
-		return &usage{"--result and --detach cannot be combined", "the result is not there yet: sandboxrun wait --json ID EXEC"}
+		return &usage{"--result and --detach cannot be combined", "the exec has no result yet: sandboxrun wait --json ID EXEC"}
 	}
 	return nil
 }
 
-// detach starts a program whose exec goes on without us.
+// detach starts an exec that continues after this command.
 func (p *program) detach(c *cli.Context, id string, req container.Request) error {
 	return p.withStore(c, func(s *container.Store) error {
 		name, err := s.Detach(id, req)
@@ -47,7 +47,7 @@ func (p *program) detach(c *cli.Context, id string, req container.Request) error
 	})
 }
 
-// hostDir is a directory that a flag names, made absolute: others who use it have another working directory.
+// hostDir makes the directory of a flag absolute, because the processes that use it have another working directory.
 func (p *program) hostDir(c *cli.Context, flag string) (string, error) {
 	dir := c.String(flag)
 	switch {
@@ -56,13 +56,13 @@ func (p *program) hostDir(c *cli.Context, flag string) (string, error) {
 	case dir == "":
 		return "", &usage{"--" + flag + " is empty", "name a directory"}
 	case p.cwdErr != nil:
-		return "", &usage{"the current directory does not exist any more", "give --" + flag + " an absolute path"}
+		return "", &usage{"the current directory no longer exists", "give --" + flag + " an absolute path"}
 	}
-	return p.cwd + "/" + dir, nil // not cleaned: behind a link ".." is not what is left of it
+	return p.cwd + "/" + dir, nil // not cleaned, because ".." after a symlink is another directory
 }
 
-// isOurs says whether this process was started by another of ours, to be a monitor or a relay, and not by somebody who
-// typed the word: it has pipes, and no variable at all.
+// isOurs reports whether another sandboxrun process started this one, as a monitor or relay: it then has pipes and no environment
+// variable. A user who types the word has variables.
 func (p *program) isOurs(word string) bool {
 	if len(p.args) != 3 || p.args[1] != word || len(p.env) > 0 {
 		return false
@@ -75,10 +75,10 @@ func (p *program) isOurs(word string) bool {
 	return true
 }
 
-// relay serves a sandbox's network until the sandbox ends. Nothing of a terminal or of the caller's session ends it.
+// relay serves a sandbox's network until the sandbox ends. No signal of a terminal or of the caller's session ends it.
 func (p *program) relay() int {
 	signal.Ignore(unix.SIGHUP, unix.SIGINT, unix.SIGQUIT, unix.SIGTSTP)
-	_ = os.WriteFile("/proc/self/comm", []byte("sandboxrun"), 0) // it was started as /proc/self/exe
+	_ = os.WriteFile("/proc/self/comm", []byte("sandboxrun"), 0) // the name would be that of /proc/self/exe
 	in, out, err := monitorStreams()
 	if err == nil {
 		err = container.Relay(in, out)
@@ -89,13 +89,13 @@ func (p *program) relay() int {
 	return 0
 }
 
-// monitor looks after a detached exec. No signal of a terminal or of the caller's session ends it; SIGTERM is the
-// program's, as in an exec that is not detached.
+// monitor supervises a detached exec. No signal of a terminal or of the caller's session ends it. It passes SIGTERM on to the
+// program, as an attached exec does.
 func (p *program) monitor() int {
 	signal.Ignore(unix.SIGHUP, unix.SIGINT, unix.SIGQUIT, unix.SIGUSR1, unix.SIGUSR2, unix.SIGALRM, unix.SIGTSTP)
 	terms := make(chan os.Signal, 1)
 	signal.Notify(terms, unix.SIGTERM)
-	_ = os.WriteFile("/proc/self/comm", []byte("sandboxrun"), 0) // it was started as /proc/self/exe
+	_ = os.WriteFile("/proc/self/comm", []byte("sandboxrun"), 0) // the name would be that of /proc/self/exe
 	in, out, err := monitorStreams()
 	if err != nil {
 		return exitLauncher
@@ -110,8 +110,8 @@ func (p *program) monitor() int {
 	return 0
 }
 
-// monitorStreams takes the pipes to the command from the standard streams, which then lead nowhere: nothing of ours may
-// keep them, nor what we start.
+// monitorStreams moves the pipes to the command away from the standard streams and points these to /dev/null, so that no process
+// that the monitor starts keeps the pipes open.
 func monitorStreams() (in, out *os.File, err error) {
 	var pipes [2]*os.File
 	for i := range pipes {

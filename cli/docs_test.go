@@ -77,7 +77,7 @@ func TestManPageMentionsEverything(t *testing.T) {
 	}
 }
 
-// What the man page promises must exist: an option that was renamed, or that is not there yet, is found here.
+// TestManPageMentionsNothingElse fails for an option of the man page that no command has.
 func TestManPageMentionsNothingElse(t *testing.T) {
 	app := (&program{}).app()
 	known := append(visible(app.Flags), "--help", "-h", "--")

@@ -15,14 +15,14 @@ import (
 
 func (p *program) doctorCommand() *cli.Command {
 	return &cli.Command{
-		Name: "doctor", Usage: "find out what this machine can enforce, and how to have more",
-		Description: "Tries each thing that sandboxes are made of, and runs a program under the default policy.\n" +
-			"Where something is weaker or missing it says what that costs, and the command that changes it.\n" +
-			"Exit status: 0 where the default policy can be enforced in full, 1 where it cannot.",
+		Name: "doctor", Usage: "try what this machine can enforce, and print how to repair the rest",
+		Description: "Tries each part of a sandbox, and runs a program under the default policy.\n" +
+			"For each protection that is weaker or missing it prints what that costs, and the command that repairs it.\n" +
+			"Exit status: 0 if this machine enforces the default policy in full, else 1.",
 		Flags: []cli.Flag{
 			jsonFlag(),
-			&cli.BoolFlag{Name: "checks", Usage: "print what is proven of every sandbox before its first program"},
-			&cli.BoolFlag{Name: "print-apparmor", Usage: "print a profile that lets this binary make user namespaces where AppArmor restricts them"},
+			&cli.BoolFlag{Name: "checks", Usage: "print the table of the checks at the start of every sandbox, and try nothing"},
+			&cli.BoolFlag{Name: "print-apparmor", Usage: "print an AppArmor profile that lets this binary make user namespaces"},
 		},
 		Action: p.doctor,
 	}
@@ -47,7 +47,7 @@ func (p *program) doctor(c *cli.Context) error {
 		_, err = fmt.Fprint(p.out, profile)
 		return err
 	}
-	// What was made is removed whatever ends this.
+	// A signal must not leave the trial sandbox behind.
 	ctx, stop := signal.NotifyContext(context.Background(), unix.SIGINT, unix.SIGTERM, unix.SIGHUP)
 	defer stop()
 	report := doctor.Examine(ctx, doctor.Examination{State: p.statePath(c), Path: p.env["PATH"]})
@@ -65,7 +65,7 @@ func (p *program) doctor(c *cli.Context) error {
 	return nil
 }
 
-// doctorJSON is the report for programs. Error is what run says.
+// doctorJSON is the report as JSON. Error is the error of run.
 type doctorJSON struct {
 	*doctor.Report
 	Error *container.ResultError `json:"error"`
@@ -81,12 +81,12 @@ func asJSON(r *doctor.Report) doctorJSON {
 	return j
 }
 
-// statusColours are how each status of a check is shown on a terminal.
+// statusColours are the colours of each status on a terminal.
 func statusColours() map[string]string {
 	return map[string]string{doctor.OK: "\x1b[32m", doctor.Weaker: warning, doctor.Missing: "\x1b[1;31m"}
 }
 
-// printReport is a row for each check, with what it costs and the command below those that are not well.
+// printReport prints a row for each protection. Below one that is not ok it prints the cost and the command that repairs it.
 func (p *program) printReport(r *doctor.Report) {
 	const row, more = "%s%-7s%s  %-*s  %s\n", "%-9s%-*s%s\n"
 	colours, width := p.colours(p.out.f), 0

@@ -17,11 +17,11 @@ import (
 
 func (p *program) eventsCommand() *cli.Command {
 	return &cli.Command{
-		Name: "events", Usage: "print what has happened in a sandbox", ArgsUsage: "ID",
+		Name: "events", Usage: "print the events of a sandbox", ArgsUsage: "ID",
 		Flags: []cli.Flag{
-			&cli.BoolFlag{Name: "json", Usage: "print each event as a line of JSON"},
-			&cli.BoolFlag{Name: "network", Usage: "only connections, and what became of them"},
-			followFlag("go on with what happens, until the sandbox ends"),
+			&cli.BoolFlag{Name: "json", Usage: "print each event as a JSON object on one line"},
+			&cli.BoolFlag{Name: "network", Usage: "print only events of the network"},
+			followFlag("continue with new events until the sandbox ends"),
 		},
 		Action: func(c *cli.Context) error {
 			id, err := oneID(c)
@@ -58,7 +58,7 @@ func (p *program) printEvent(e *journal.Event, asJSON bool) error {
 	return err
 }
 
-// eventLine writes an event for people. The day is left out where it is today.
+// eventLine formats an event for people. It leaves the date out if that is today.
 func eventLine(e *journal.Event, now time.Time) string {
 	at, layout := e.Time.In(now.Location()), "15:04:05.000"
 	if at.Format(time.DateOnly) != now.Format(time.DateOnly) {
@@ -89,10 +89,10 @@ func eventLine(e *journal.Event, now time.Time) string {
 	if e.Message != "" {
 		parts = append(parts, e.Message)
 	}
-	return printable(strings.Join(parts, "  ")) // programs have chosen their names, and policies theirs
+	return printable(strings.Join(parts, "  ")) // programs and policies choose these names
 }
 
-// connection says what became of one, and why.
+// connection formats an event of the network: its verdict and the reason.
 func connection(n *journal.NetworkEvent) []string {
 	to := n.Host
 	if n.Port != 0 && n.Kind != "forward" {
@@ -126,7 +126,7 @@ func creation(c *journal.Creation) []string {
 	return parts
 }
 
-// limitValue writes a limit as a policy would have it.
+// limitValue formats a limit as in a policy.
 func limitValue(name string, value float64) string {
 	switch name {
 	case "memory", "file", "disk", "output":

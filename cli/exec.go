@@ -14,13 +14,13 @@ import (
 func (p *program) execCommand() *cli.Command {
 	return &cli.Command{
 		Name: "exec", Usage: "run a program in a sandbox that exists", ArgsUsage: "ID [--] CMD [ARG...]",
-		Description: "Each exec has its own processes, which end with it. It sees the sandbox's files as earlier execs have left them.\n" +
-			"Its standard input is empty unless --stdin or --tty is given.",
+		Description: "The program sees the files that earlier execs left, and none of their processes. All its processes end with it.\n" +
+			"Its standard input is empty without --stdin and --tty.",
 		Flags: append(
 			execFlags(),
-			&cli.StringFlag{Name: "cwd", Aliases: []string{"C"}, Usage: "start in `DIR` inside, relative to the policy's working directory"},
-			&cli.BoolFlag{Name: "stdin", Aliases: []string{"i"}, Usage: "pass standard input on"},
-			&cli.BoolFlag{Name: "detach", Aliases: []string{"d"}, Usage: "print the exec's name once the program runs, and leave it running"},
+			&cli.StringFlag{Name: "cwd", Aliases: []string{"C"}, Usage: "start in `DIR` inside, relative to the policy's working directory (default: that directory)"},
+			&cli.BoolFlag{Name: "stdin", Aliases: []string{"i"}, Usage: "pass standard input on to the program"},
+			&cli.BoolFlag{Name: "detach", Aliases: []string{"d"}, Usage: "print the exec's name when the program has started, and leave it running"},
 			&cli.BoolFlag{Name: "translate", Hidden: true},
 			&cli.StringSliceFlag{Name: "read", Hidden: true},
 		),
@@ -76,7 +76,7 @@ func (p *program) exec(c *cli.Context) error {
 	return p.execute(sb, req, signals)
 }
 
-// request is what both run and exec say about a program.
+// request reads the flags that run and exec share.
 func (p *program) request(c *cli.Context, command []string) (container.Request, error) {
 	req := container.Request{Args: command, Caller: p.env}
 	if len(command) == 0 {
@@ -123,7 +123,7 @@ func writer(o *output) io.Writer {
 	return o
 }
 
-// variables are those that --env sets.
+// variables returns the variables of --env.
 func (p *program) variables(c *cli.Context) (map[string]string, error) {
 	env := map[string]string{}
 	for _, kv := range append(c.StringSlice("env"), c.StringSlice("e")...) {
@@ -139,7 +139,7 @@ func (p *program) variables(c *cli.Context) (map[string]string, error) {
 	return env, nil
 }
 
-// execute runs the program and says how it ended.
+// execute runs the program and reports its end.
 func (p *program) execute(sb *container.Sandbox, req container.Request, signals *signals) error {
 	if err := p.openResult(sb); err != nil {
 		return err
@@ -174,7 +174,7 @@ func (p *program) finish(r *container.Result) {
 		r.Error = &container.ResultError{Code: codeOutputFailed, Message: "write standard output: " + reason(err)}
 	}
 	p.status = r.ExitCode
-	if r.Error != nil && p.status == 0 && r.Error.Code != codeOutputFailed { // else: see lostOutput
+	if r.Error != nil && p.status == 0 && r.Error.Code != codeOutputFailed { // lostOutput handles a lost output
 		p.status = exitLauncher
 	}
 	for _, w := range r.Warnings {
@@ -186,15 +186,15 @@ func (p *program) finish(r *container.Result) {
 		p.printJSON(r)
 	case r.Error != nil && r.Error.Code == codeOutputFailed:
 	case r.Error != nil:
-		p.complain(said{r.Error.Code, r.Error.Message, r.Error.Hint})
+		p.complain(errorText{r.Error.Code, r.Error.Message, r.Error.Hint})
 	default:
 		if message := exceeded(r); message != "" {
-			p.complain(said{r.Outcome, message, ""})
+			p.complain(errorText{r.Outcome, message, ""})
 		}
 	}
 }
 
-// exceeded says which limit a program has met. forkexec/verdict.c says the same of a plain exec.
+// exceeded is the message about the limit that ended a program. forkexec/verdict.c has the same messages for a plain exec.
 func exceeded(r *container.Result) string {
 	limit := func(name string) float64 {
 		for _, l := range r.Limits {
@@ -229,7 +229,7 @@ func exceeded(r *container.Result) string {
 	return ""
 }
 
-// size writes a number of bytes as a policy would have it: "256M".
+// size formats a number of bytes as in a policy: "256M".
 func size(bytes float64) string {
 	n, unit := int64(bytes), " bytes"
 	for _, u := range []string{"K", "M", "G", "T"} {

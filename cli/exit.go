@@ -15,17 +15,17 @@ import (
 	"github.com/sandboxrun/sandboxrun/spec"
 )
 
-// Exit statuses of our own. The others are the program's.
+// Exit statuses of the launcher. Every other status is the program's.
 const (
 	exitRefused  = 1 // verify: the record is not good; doctor: the default policy cannot be enforced; explain: not inside
 	exitLauncher = 125
 	exitSignal   = 128 // plus the signal's number
 )
 
-// said is an error as the user sees it.
-type said struct{ code, message, hint string }
+// errorText is an error as it is printed.
+type errorText struct{ code, message, hint string }
 
-func describe(err error) said {
+func describe(err error) errorText {
 	var (
 		u  *usage
 		ce *container.Error
@@ -37,25 +37,25 @@ func describe(err error) said {
 		if errors.As(err, &ce) && ce.Code == diagnose.CodeLimitReached {
 			hint = ce.Hint
 		}
-		return said{diagnose.CodeLimitReached, err.Error(), hint}
+		return errorText{diagnose.CodeLimitReached, err.Error(), hint}
 	}
 	switch {
 	case errors.As(err, &u):
-		return said{"usage", u.message, u.hint}
+		return errorText{"usage", u.message, u.hint}
 	case errors.As(err, &ce):
-		return said{ce.Code, err.Error(), ce.Hint}
+		return errorText{ce.Code, err.Error(), ce.Hint}
 	case errors.As(err, &se):
-		return said{se.Code, err.Error(), se.Hint}
+		return errorText{se.Code, err.Error(), se.Hint}
 	case errors.As(err, &re):
-		return said{re.Code, err.Error(), re.Hint}
+		return errorText{re.Code, err.Error(), re.Hint}
 	case errors.As(err, &pe):
 		return describePolicy(pe)
 	}
-	return said{"failed", err.Error(), ""}
+	return errorText{"failed", err.Error(), ""}
 }
 
-func describePolicy(pe *spec.PolicyError) said {
-	s := said{code: "policy_invalid", message: pe.Error()}
+func describePolicy(pe *spec.PolicyError) errorText {
+	s := errorText{code: "policy_invalid", message: pe.Error()}
 	for _, problem := range pe.Problems {
 		if problem.Hint != "" {
 			s.hint = problem.Hint
@@ -65,19 +65,19 @@ func describePolicy(pe *spec.PolicyError) said {
 	return s
 }
 
-// report tells the user of an error, on standard error and, where a result was asked for, as one.
+// report prints an error on standard error and, if the caller asked for a result, writes it as a result.
 func (p *program) report(err error) int {
 	s := describe(err)
 	p.complain(s)
 	result := container.NotStartedResult(err, &container.ResultError{Code: s.code, Message: s.message, Hint: s.hint})
-	if p.jsonResult && !p.resultWasGiven {
+	if p.jsonResult && !p.resultPrinted {
 		p.printJSON(result)
 	}
 	p.writeResult(result)
 	return result.ExitCode
 }
 
-func (p *program) complain(s said) {
+func (p *program) complain(s errorText) {
 	red, off := p.colour("\x1b[1;31m"), p.colour("\x1b[0m")
 	fmt.Fprintf(p.err, "%ssandboxrun: %s:%s %s\n", red, s.code, off, s.message)
 	if s.hint != "" {
@@ -90,7 +90,7 @@ func (p *program) warn(message string) {
 	fmt.Fprintf(p.err, "%ssandboxrun: warning:%s %s\n", yellow, off, strings.TrimSuffix(message, "\n"))
 }
 
-// colour is an escape sequence where standard error is a terminal that shows colours and the user wants them.
+// colour is the escape sequence if standard error is a terminal with colours and the user wants them, else "".
 func (p *program) colour(sequence string) string {
 	if !p.colours(p.err) {
 		return ""
@@ -110,6 +110,6 @@ func isTerminal(f *os.File) bool {
 func (p *program) printJSON(v any) {
 	enc := json.NewEncoder(p.out)
 	enc.SetEscapeHTML(false)
-	_ = enc.Encode(v) // a broken standard output has no one to tell
-	p.resultWasGiven = true
+	_ = enc.Encode(v) // lostOutput reports the error
+	p.resultPrinted = true
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/sandboxrun/sandboxrun/spec"
 )
 
-// Kinds of things to explain.
+// Kinds of asks.
 const (
 	askPath = "path"
 	askHost = "host"
@@ -22,19 +22,19 @@ const (
 	askExe  = "program"
 )
 
-// ask is one thing to explain.
+// ask is one path, host, variable or program to explain.
 type ask struct{ kind, name string }
 
-// askFlag is an option that names such a thing and may be given again.
+// askFlag is a repeatable flag that adds an ask.
 type askFlag struct {
 	kind string
 	list *[]ask
 }
 
-// again is what the option says of itself once it was given: who copies its value must not add to the list.
+// again is the flag's String after Set. The library copies values through it, and Set must not add that copy to the list.
 const again = "\x00"
 
-// Set adds to the list.
+// Set adds a value to the list.
 func (f *askFlag) Set(name string) error {
 	if name != again {
 		*f.list = append(*f.list, ask{f.kind, name})
@@ -42,7 +42,7 @@ func (f *askFlag) Set(name string) error {
 	return nil
 }
 
-// String is for the library, which copies values.
+// String is for the library, which copies values through it.
 func (f *askFlag) String() string {
 	if f.list == nil || len(*f.list) == 0 {
 		return ""
@@ -56,17 +56,17 @@ func (p *program) explainCommand() *cli.Command {
 		return &cli.GenericFlag{Name: name, Value: &askFlag{kind, asks}, Usage: usage}
 	}
 	return &cli.Command{
-		Name: "explain", Usage: "say why a thing is, or is not, inside", ArgsUsage: "[PATH | HOST:PORT | VARIABLE]...",
-		Description: "A name with a slash is a path, one with a port a host, one in capital letters a variable. Without any it shows all\n" +
-			"that the program sees, as a tree. Nothing is run and no name is resolved.\n" +
-			"Exit status: 0 all that was asked for is inside, 1 something is not.",
+		Name: "explain", Usage: "say whether the program can reach a path, host or variable, and why", ArgsUsage: "[PATH | HOST:PORT | VARIABLE]...",
+		Description: "A name with a slash is a path, a name with a port is a host, a name in capital letters is a variable. Without an\n" +
+			"argument it prints the program's whole view as a tree. It runs nothing and resolves no name.\n" +
+			"Exit status: 0 if the program can reach everything that was asked for, else 1.",
 		Flags: append([]cli.Flag{
 			policyFlag(), jsonFlag(),
-			option("path", askPath, "explain the path `PATH`, as the program would use it"),
+			option("path", askPath, "explain `PATH`, as the program would use it"),
 			option("host", askHost, "explain `HOST:PORT`"),
 			option("env", askEnv, "explain the variable `NAME`"),
-			option("exe", askExe, "explain the program `NAME`: is it in the PATH inside, and is all there that it needs?"),
-			&cli.StringFlag{Name: "html", Usage: "write the whole view to `FILE`, a page that needs nothing else"},
+			option("exe", askExe, "explain the program `NAME`: where the PATH inside finds it, and which interpreter and library is missing"),
+			&cli.StringFlag{Name: "html", Usage: "write the whole view to `FILE` as one HTML page"},
 		}, p.grantFlags()...),
 		Action: func(c *cli.Context) error { return p.explain(c, asks) },
 	}
@@ -89,7 +89,7 @@ func (p *program) explain(c *cli.Context, asks *[]ask) error {
 	}
 	list := *asks
 	if c.IsSet("html") && (c.String("html") == "" || len(list) > 0 || c.Bool("json")) {
-		return &usage{"--html writes the whole view to a file, and nothing else", "sandboxrun explain --html view.html"}
+		return &usage{"--html goes with no argument and without --json", "sandboxrun explain --html view.html"}
 	}
 	d, err := p.decide(c.String("policy"), true, nil, p.trust(c))
 	if err != nil {
@@ -110,14 +110,14 @@ func (p *program) explain(c *cli.Context, asks *[]ask) error {
 	return x.answers(list, c.Bool("json"))
 }
 
-// explainer answers.
+// explainer answers the asks.
 type explainer struct {
 	*program
 	d     decision
 	files *rootfs.Explainer
 }
 
-// answer is what is said of one thing.
+// answer is the explanation of one ask.
 type answer struct {
 	kind, title, is string
 	ok              bool
@@ -176,7 +176,7 @@ func (x *explainer) answer(one ask) (*answer, error) {
 	return &answer{askExe, title, a.Is, a.OK, append(a.Why, needLines(a.Needs)...), a.Hint, a}, nil
 }
 
-// needLines writes one line for each file that a program needs.
+// needLines formats one line for each file that a program needs.
 func needLines(needs []rootfs.Need) []string {
 	lines := make([]string, 0, len(needs))
 	for _, n := range needs {
@@ -202,7 +202,8 @@ func (x *explainer) path(name string) (*answer, error) {
 	return &answer{askPath, arrow(full, e.Real), e.Is, e.Inside(), e.Why, e.Hint, e}, nil
 }
 
-// absolute makes a path what the caller's shell would. It is not cleaned: what ".." means depends on links.
+// absolute makes a path absolute as the caller's shell would. It does not clean the path, because the meaning of ".." depends on
+// symlinks.
 func (x *explainer) absolute(name string) (string, error) {
 	first, rest, _ := strings.Cut(name, "/")
 	switch {
@@ -213,7 +214,7 @@ func (x *explainer) absolute(name string) (string, error) {
 	case strings.HasPrefix(name, "/"):
 		return name, nil
 	case x.cwdErr != nil:
-		return "", &usage{"the current directory does not exist any more", "write the whole path"}
+		return "", &usage{"the current directory no longer exists", "write the whole path"}
 	}
 	return x.cwd + "/" + strings.TrimPrefix(name, "./"), nil
 }
@@ -230,7 +231,7 @@ func (x *explainer) netHost(text string) (*answer, error) {
 	return &answer{askHost, plain(a.Asked), a.Is, a.OK, a.Why, a.Hint, a}, nil
 }
 
-// splitHost splits at the last colon. What stands before it, the rules judge.
+// splitHost splits at the last colon. The network's rules judge the part before it.
 func splitHost(text string) (host string, port int, ok bool) {
 	i := strings.LastIndexByte(text, ':')
 	if i <= 0 || strings.Contains(text[:i], ":") && !strings.HasPrefix(text, "[") {
@@ -240,12 +241,12 @@ func splitHost(text string) (host string, port int, ok bool) {
 	return text[:i], port, err == nil && port >= 0 && text[i+1] != '+'
 }
 
-// isVariable says whether a name is what variables are mostly called.
+// isVariable reports whether a name looks like a variable's: capital letters, digits and "_".
 func isVariable(name string) bool {
 	return name != "" && strings.Trim(name, "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_") == "" && (name[0] < '0' || name[0] > '9')
 }
 
-// classify tells what an argument is by how it looks.
+// classify finds the kind of an argument by its form.
 func classify(arg string) (ask, error) {
 	_, _, isHost := splitHost(arg)
 	switch {
@@ -264,7 +265,7 @@ func classify(arg string) (ask, error) {
 	}
 }
 
-// print writes an answer for people: what it is in one line, and why in those below.
+// print writes an answer for people: the answer in one line, the reasons below.
 func (x *explainer) print(a *answer) {
 	colour, off := "", ""
 	if x.colours(x.out.f) {
@@ -279,7 +280,7 @@ func (x *explainer) print(a *answer) {
 	}
 }
 
-// arrow writes a path and where it leads.
+// arrow formats a path and the target of its symlinks.
 func arrow(from, to string) string {
 	if from == to || to == "" {
 		return plain(from)
@@ -287,7 +288,7 @@ func arrow(from, to string) string {
 	return plain(from) + " → " + plain(to)
 }
 
-// plain writes a name so that it can neither steer a terminal nor end a line.
+// plain quotes a name that has control characters, so that it can neither control a terminal nor end a line.
 func plain(s string) string {
 	if strings.ContainsFunc(s, func(r rune) bool { return !strconv.IsPrint(r) || r == '\ufffd' }) {
 		return strconv.QuoteToASCII(s)

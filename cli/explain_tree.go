@@ -13,7 +13,7 @@ import (
 	"github.com/sandboxrun/sandboxrun/rootfs"
 )
 
-// tree shows the whole view.
+// tree prints the whole view.
 func (x *explainer) tree(asJSON bool) error {
 	nodes := x.files.Nodes()
 	if asJSON {
@@ -31,16 +31,16 @@ func (x *explainer) tree(asJSON bool) error {
 	return nil
 }
 
-// head says whose view it is.
+// head is the line above the view: the policy, the user and the working directory.
 func (x *explainer) head() string {
 	e := x.d.plan.Exec
 	return fmt.Sprintf("%s: the program runs as uid %d in %s and sees", plain(x.d.plan.PolicyFile), e.ShownUID, plain(e.Dir))
 }
 
-// widest is how many characters of a name the columns leave room for.
+// widest is the maximum width of the column of names, in characters.
 const widest = 48
 
-// treeLines draws nodes, one a line.
+// treeLines formats nodes, one a line.
 func treeLines(nodes []rootfs.Node, colours bool) []string {
 	labels, width := make([]string, len(nodes)), 0
 	for i, n := range nodes {
@@ -59,11 +59,11 @@ func treeLines(nodes []rootfs.Node, colours bool) []string {
 	return lines
 }
 
-// branches draws what leads to a node.
+// branches draws the lines of the tree before each name.
 func branches(nodes []rootfs.Node, i int) string {
 	var b strings.Builder
 	for depth := 1; depth <= nodes[i].Depth; depth++ {
-		more := false // whether another node of that depth follows below the same one
+		more := false // another node of this depth follows below the same parent
 		for _, n := range nodes[i+1:] {
 			if n.Depth < depth {
 				break
@@ -102,7 +102,7 @@ func access(n rootfs.Node) string {
 	return "ro"
 }
 
-// kindName is what a node is, in a word.
+// kindName is the kind of a node in one word.
 func kindName(n rootfs.Node) string {
 	switch {
 	case n.Absent:
@@ -161,14 +161,14 @@ func nodeColour(n rootfs.Node) string {
 //go:embed explain.html
 var explainPage string
 
-// branch is a node with those below it.
+// branch is a node with its children.
 type branch struct {
 	Name, Class, Access, Kind, Size, Origin string
 	Dir                                     bool
 	Below                                   []*branch
 }
 
-// html writes the view as one page. The file is there whole or not at all.
+// html writes the view as one page. The file appears whole or not at all.
 func (x *explainer) html(file string) error {
 	page, err := template.New("view").Parse(explainPage)
 	if err != nil {
@@ -185,7 +185,7 @@ func (x *explainer) html(file string) error {
 	return replaceFile(file, text.String())
 }
 
-// grow makes a tree of a list in which each node stands before those below it.
+// grow makes a tree from a list in which each node stands before its children.
 func grow(nodes []rootfs.Node) *branch {
 	top := &branch{}
 	path := []*branch{top}
@@ -202,7 +202,7 @@ func grow(nodes []rootfs.Node) *branch {
 	return top
 }
 
-// replaceFile writes a new file beside the old one and puts it in its place.
+// replaceFile writes a new file beside the old one and renames it to the old one's name.
 func replaceFile(file, text string) error {
 	const mode = 0o644
 	f, err := os.CreateTemp(filepath.Dir(file), ".sandboxrun-*")
@@ -220,7 +220,7 @@ func replaceFile(file, text string) error {
 		err = os.Rename(f.Name(), file)
 	}
 	if err != nil {
-		_ = os.Remove(f.Name()) // the first error is the one to tell
+		_ = os.Remove(f.Name()) // the first error is reported
 		return fmt.Errorf("write %q: %w", file, err)
 	}
 	return nil

@@ -10,11 +10,11 @@ import (
 	"github.com/sandboxrun/sandboxrun/rootfs"
 )
 
-// maxInput is the most that is read of a policy, a key or a signature, in bytes.
+// maxInput is the maximum size of a policy, a key or a signature, in bytes.
 const maxInput = 4 << 20
 
-// readFile reads a file that the command line or a policy names. A program may have been able to write in its directory: what is
-// not a regular file is not opened, but for a pipe of the caller's own, as a shell makes it for <(...).
+// readFile reads a file that the command line or a policy names. It opens only regular files, because a program may have written in
+// the directory. The exception is a pipe of the caller, as a shell makes it for <(...).
 func readFile(name string) ([]byte, error) {
 	f, err := rootfs.OpenRegular(name)
 	if errors.Is(err, rootfs.ErrNotRegular) && ownDescriptor(name) {
@@ -31,7 +31,7 @@ func readFile(name string) ([]byte, error) {
 	return data, err
 }
 
-// ownDescriptor says whether a name is one of the caller's open files.
+// ownDescriptor reports whether a name is one of the caller's open files.
 func ownDescriptor(name string) bool {
 	return name == "/dev/stdin" || strings.HasPrefix(name, "/dev/fd/") || strings.HasPrefix(name, "/proc/self/fd/")
 }

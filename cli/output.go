@@ -8,17 +8,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// output is one of the caller's streams. It remembers the first write that failed: whatever the command was, it has then not
-// done what it was called for.
+// output is one of the caller's streams. It remembers the first failed write, because a command whose output is lost has failed.
 type output struct {
 	f *os.File
 
-	mu     sync.Mutex // two streams of a program may go there
-	closed bool       // the caller has none
+	mu     sync.Mutex // two streams of a program may write to it
+	closed bool       // the caller has closed it
 	err    error
 }
 
-// Write writes all, also where somebody else who has the same file has made it non-blocking.
+// Write writes all bytes, also if another process made the same open file non-blocking.
 func (o *output) Write(p []byte) (int, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -46,14 +45,14 @@ func (o *output) write(p []byte) (int, error) {
 	}
 }
 
-// failed is the first error of writing, or nil.
+// failed is the first error of a write, or nil.
 func (o *output) failed() error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.err
 }
 
-// finish closes the file: some file systems say only then that the disk is full.
+// finish closes the file, because some file systems report a full disk only then.
 func (o *output) finish() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -62,11 +61,11 @@ func (o *output) finish() {
 	}
 }
 
-// codeOutputFailed is the error of a command whose output the caller did not get.
+// codeOutputFailed is the code of a command whose output was lost.
 const codeOutputFailed = "output_failed"
 
-// lostOutput gives the command's exit status: output that was lost is no success. Of a closed pipe nobody wants to hear;
-// its status is that of a program which SIGPIPE has ended.
+// lostOutput is the command's exit status, which is never 0 if output was lost. For a closed pipe there is no message, and the status
+// is as if SIGPIPE had ended the command.
 func (p *program) lostOutput(status int) int {
 	p.out.finish()
 	for _, o := range []struct {
@@ -79,7 +78,7 @@ func (p *program) lostOutput(status int) int {
 		}
 		closed := errors.Is(err, unix.EPIPE)
 		if !closed {
-			p.complain(said{codeOutputFailed, "write standard " + o.name + ": " + reason(err), ""})
+			p.complain(errorText{codeOutputFailed, "write standard " + o.name + ": " + reason(err), ""})
 		}
 		switch {
 		case status == 0 && closed:
@@ -91,7 +90,7 @@ func (p *program) lostOutput(status int) int {
 	return status
 }
 
-// reason is an error without the name of the file, which the caller has not given.
+// reason is an error without the name of the file, because the caller did not name it.
 func reason(err error) string {
 	if pe, ok := errors.AsType[*os.PathError](err); ok {
 		return pe.Err.Error()
@@ -99,8 +98,8 @@ func reason(err error) string {
 	return err.Error()
 }
 
-// oneFile says whether two of our streams are the same file. The order in which a program writes to them then matters.
-// forkexec/client.c has the same question.
+// oneFile reports whether two of the caller's streams are the same file. Then the order of a program's writes to both matters.
+// forkexec/client.c has the same function.
 func oneFile(a, b *output) bool {
 	if a.closed || b.closed {
 		return false
@@ -117,7 +116,7 @@ func oneFile(a, b *output) bool {
 	case unix.S_IFREG, unix.S_IFIFO, unix.S_IFCHR, unix.S_IFSOCK:
 		return accessMode(a.f) == accessMode(b.f)
 	}
-	return false // of what else there is, many share an inode
+	return false // many files of other kinds share an inode
 }
 
 func accessMode(f *os.File) int {

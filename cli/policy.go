@@ -18,17 +18,17 @@ import (
 func policyFlag() cli.Flag {
 	return &cli.StringFlag{
 		Name: "policy", Aliases: []string{"p"},
-		Usage: "what the program may see: `FILE` (TOML or JSON, - for standard input) or the name of a preset",
+		Usage: "use the policy `FILE` (TOML or JSON, - for standard input), or the preset of that name",
 	}
 }
 
-// loadPolicy reads the policy that --policy names. Without one it is the default preset, with the current directory as
-// the writable workspace where workspace says so.
+// loadPolicy reads the policy that --policy names. Without --policy it is the preset default, with the current directory as the
+// writable workspace if workspace is set.
 func (p *program) loadPolicy(name string, workspace bool) (*spec.Policy, error) {
 	in := spec.Input{Env: p.env, Home: p.env["HOME"], ReadFile: readFile, Cwd: p.cwd, Flags: p.grants}
 	if p.cwdErr != nil && len(in.Flags) > 0 {
 		return nil, &usage{
-			"the current directory does not exist any more, so --" + in.Flags[0].Name + " has nothing to be relative to",
+			"the current directory no longer exists, so --" + in.Flags[0].Name + " has nothing to be relative to",
 			"change to another directory, or give a policy with --policy",
 		}
 	}
@@ -36,7 +36,7 @@ func (p *program) loadPolicy(name string, workspace bool) (*spec.Policy, error) 
 	case name == "" && workspace:
 		if p.cwdErr != nil {
 			return nil, &usage{
-				"the current directory does not exist any more",
+				"the current directory no longer exists",
 				"change to another directory, or give a policy with --policy",
 			}
 		}
@@ -47,7 +47,7 @@ func (p *program) loadPolicy(name string, workspace bool) (*spec.Policy, error) 
 		def.Env, def.Home, def.Cwd, def.Flags = in.Env, in.Home, in.Cwd, in.Flags
 		policy, err := spec.Load(def)
 		if err == nil {
-			policy.Files.Workspace.From = "the current directory: workspace" // no file says so
+			policy.Files.Workspace.From = "the current directory: workspace" // no file has this key
 		}
 		return policy, err
 	case name == "":
@@ -68,8 +68,8 @@ func readPolicy(in *spec.Input, name string, stdin io.Reader) error {
 		}
 		return nil
 	}
-	// A preset's name is that preset, as for extends: a program that may write in the current directory could make a file of the
-	// same name.
+	// As for extends, the name of a preset is the preset and not a file, because a program that may write in the current
+	// directory could make a file of that name.
 	if preset, ok := spec.Preset(name); ok {
 		in.Name, in.Data, in.Dir = "preset "+name, preset, "/"
 		return nil
@@ -87,18 +87,18 @@ func readPolicy(in *spec.Input, name string, stdin io.Reader) error {
 	}
 	in.Name, in.Data, in.Dir, in.Path = name, data, filepath.Dir(abs), abs
 	if ownDescriptor(name) {
-		in.Path, _ = filepath.EvalSymlinks(name) // of a pipe there is no path
+		in.Path, _ = filepath.EvalSymlinks(name) // a pipe has no path
 	}
 	return nil
 }
 
-// plan reads a policy and decides.
+// plan reads a policy and resolves it.
 func (p *program) plan(name string, workspace bool, env map[string]string, t trust.Known) (*spec.Plan, error) {
 	d, err := p.decide(name, workspace, env, t)
 	return d.plan, err
 }
 
-// decision is a plan with all that it was made of.
+// decision is a plan with the policy and the host that it was made from.
 type decision struct {
 	policy *spec.Policy
 	host   *spec.Host
@@ -126,8 +126,8 @@ func (p *program) decide(name string, workspace bool, env map[string]string, t t
 	return d, nil
 }
 
-// machineFirst gives what keeps this machine from making any sandbox, if that is the reason why a program of root's would be
-// root to the host: no other policy would help.
+// machineFirst replaces the error that a program of root would be root to the host, if this machine cannot make any sandbox. Then
+// another policy would not help.
 func machineFirst(err error) error {
 	if code := describe(err).code; code != spec.CodeNotIdmapped && code != spec.CodeProgramIsRoot {
 		return err
@@ -140,7 +140,7 @@ func machineFirst(err error) error {
 
 func (p *program) policyCommand() *cli.Command {
 	return &cli.Command{
-		Name: "policy", Usage: "check a policy, or show what one can say",
+		Name: "policy", Usage: "check a policy, or print the schema or the presets",
 		Action: func(c *cli.Context) error {
 			if c.NArg() == 0 {
 				return cli.ShowSubcommandHelp(c)

@@ -15,7 +15,7 @@ import (
 	"github.com/urfave/cli/v2"
 )
 
-// proxyConnectCommand is for programs inside, above all ssh: what nc -X connect would do, for images that have no nc.
+// proxyConnectCommand is for programs inside, mostly ssh. It does what nc -X connect does, for images without nc.
 func (p *program) proxyConnectCommand() *cli.Command {
 	return &cli.Command{
 		Name: "proxy-connect", Usage: "connect standard input and output to a host through the proxy", ArgsUsage: "HOST PORT",
@@ -41,7 +41,7 @@ func (p *program) proxyConnect(target string) error {
 	if err != nil {
 		return fmt.Errorf("connect to proxy: %w", err)
 	}
-	defer conn.Close() //nolint:errcheck // nothing is left to be told
+	defer conn.Close() //nolint:errcheck // no error matters any more
 	if _, err := fmt.Fprintf(conn, "CONNECT %s HTTP/1.1\r\nHost: %s\r\n\r\n", target, target); err != nil {
 		return fmt.Errorf("ask proxy: %w", err)
 	}
@@ -51,14 +51,14 @@ func (p *program) proxyConnect(target string) error {
 		return fmt.Errorf("read answer of proxy: %w", err)
 	}
 	if res.StatusCode != http.StatusOK {
-		why, _ := io.ReadAll(io.LimitReader(res.Body, 4<<10)) // the status alone would do
+		why, _ := io.ReadAll(io.LimitReader(res.Body, 4<<10)) // without the body the status is enough
 		_ = res.Body.Close()
 		return fmt.Errorf("connect to %s: %s", target, cmp.Or(strings.TrimSpace(string(why)), res.Status))
 	}
 	go func() {
 		_, _ = io.Copy(conn, p.in)
 		if t, ok := conn.(*net.TCPConn); ok {
-			_ = t.CloseWrite() // the other direction goes on
+			_ = t.CloseWrite() // the other direction stays open
 		}
 	}()
 	if _, err := io.Copy(p.out, in); err != nil && !errors.Is(err, net.ErrClosed) {

@@ -10,14 +10,14 @@ import (
 )
 
 func recordFlag() cli.Flag {
-	return &cli.StringFlag{Name: "record", Usage: "keep a record of all that is done in `DIR`, which the program must not see; see verify"}
+	return &cli.StringFlag{Name: "record", Usage: "write a record of the sandbox to `DIR`, which the program must not see (default: no record); see verify"}
 }
 
 func signFlag() cli.Flag {
-	return &cli.StringFlag{Name: "sign", Usage: "sign the record with the Ed25519 private key in `FILE` (PEM)"}
+	return &cli.StringFlag{Name: "sign", Usage: "sign the record with the Ed25519 private key in `FILE` (PEM) (default: no signature)"}
 }
 
-// signingKey reads the key that --sign names. It is nil where there is none.
+// signingKey reads the key that --sign names. It is nil without --sign.
 func (p *program) signingKey(c *cli.Context) (ed25519.PrivateKey, error) {
 	path := c.String("sign")
 	switch {

@@ -13,24 +13,24 @@ import (
 	"github.com/sandboxrun/sandboxrun/container"
 )
 
-// --result writes the result of run and exec beside the program's streams, which pass through untouched.
+// --result writes the result of run and exec. The program's streams then pass through unchanged.
 
 func resultFlag() cli.Flag {
 	return &cli.StringFlag{
 		Name:  "result",
-		Usage: "write the result as one JSON object to `FILE`, or to a file descriptor of yours (a number above 2)",
+		Usage: "write the result as one JSON object to `FILE`, or to an open file descriptor (a number above 2)",
 	}
 }
 
-// resultTo is where the result goes besides.
+// resultTo is the destination of --result.
 type resultTo struct {
-	fd    *os.File // a descriptor of the caller's
-	path  string   // or a file, absolute
-	file  *container.ResultFile
-	given bool // it was written
+	fd   *os.File // a descriptor of the caller
+	path string   // or a file, absolute
+	file *container.ResultFile
+	done bool // the result was written, or must not be
 }
 
-// wantResult reads --result. A descriptor of the caller's is closed to all that we execute from here on.
+// wantResult reads --result. It sets close-on-exec on a descriptor of the caller.
 func (p *program) wantResult(c *cli.Context) error {
 	text := c.String("result")
 	if !c.IsSet("result") {
@@ -49,9 +49,9 @@ func (p *program) wantResult(c *cli.Context) error {
 	}
 	fd := uintptr(n)
 	flags, err := unix.FcntlInt(fd, unix.F_GETFD, 0)
-	// What we have opened ourselves has the flag: it is not what the caller means.
+	// A descriptor with the flag was opened by the launcher, so the caller does not mean it.
 	if err != nil || flags&unix.FD_CLOEXEC != 0 {
-		return &usage{fmt.Sprintf("--result %s: you have given us no such file descriptor", text), hint + text}
+		return &usage{fmt.Sprintf("--result %s: there is no such file descriptor", text), hint + text}
 	}
 	mode, err := unix.FcntlInt(fd, unix.F_GETFL, 0)
 	if err != nil || mode&unix.O_ACCMODE == unix.O_RDONLY || mode&unix.O_PATH != 0 {
@@ -64,22 +64,22 @@ func (p *program) wantResult(c *cli.Context) error {
 	return nil
 }
 
-// openResult makes the file of --result, now that it is known what the program can see.
+// openResult makes the file of --result once the program's view is known.
 func (p *program) openResult(sb *container.Sandbox) (err error) {
 	if p.result.path != "" {
 		p.result.file, err = sb.OpenResult(p.result.path)
-		p.result.given = err != nil // nothing goes to where the program could be
+		p.result.done = err != nil // never write where the program could see it
 	}
 	return err
 }
 
-// writeResult writes the result where --result says. It is written once.
+// writeResult writes the result to the destination of --result, once.
 func (p *program) writeResult(r *container.Result) {
 	to := &p.result
-	if to.given || to.fd == nil && to.path == "" {
+	if to.done || to.fd == nil && to.path == "" {
 		return
 	}
-	to.given = true
+	to.done = true
 	data, err := marshalResult(r)
 	switch {
 	case err != nil:
@@ -95,7 +95,7 @@ func (p *program) writeResult(r *container.Result) {
 	if err == nil {
 		return
 	}
-	p.complain(said{codeOutputFailed, "write the result: " + reason(err), ""})
+	p.complain(errorText{codeOutputFailed, "write the result: " + reason(err), ""})
 	if p.status == 0 {
 		p.status = exitLauncher
 	}
@@ -108,7 +108,7 @@ func marshalResult(r *container.Result) ([]byte, error) {
 
 func (p *program) resultCommand() *cli.Command {
 	return &cli.Command{
-		Name: "result", Usage: "show what a result can say",
+		Name: "result", Usage: "print the schema of results",
 		Action: func(c *cli.Context) error {
 			if c.NArg() == 0 {
 				return cli.ShowSubcommandHelp(c)

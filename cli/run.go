@@ -19,27 +19,27 @@ import (
 func execFlags() []cli.Flag {
 	return []cli.Flag{
 		&cli.BoolFlag{Name: "json", Usage: "print the result as one JSON object, with the output in it"},
-		&cli.StringFlag{Name: "timeout", Usage: "end the program and all that it started after `DURATION` (1m30s; a bare number is seconds)"},
-		&cli.StringFlag{Name: "memory", Usage: "end the program when all it started uses more than `SIZE` of memory (256M); at most the policy's"},
-		&cli.IntFlag{Name: "pids", Usage: "let the program have at most `N` processes and threads; at most the policy's"},
-		&cli.StringSliceFlag{Name: "env", Usage: "set a variable: `NAME=VALUE`, or NAME to take the caller's"},
-		&cli.StringSliceFlag{Name: "e", Usage: "the same as --env `NAME=VALUE`"}, // as an alias it could not be mixed with it
-		&cli.BoolFlag{Name: "tty", Aliases: []string{"t"}, Usage: "give the program a terminal of its own"},
+		&cli.StringFlag{Name: "timeout", Usage: "kill the program and every process it started after `DURATION` (1m30s; a bare number is seconds; default: the policy's wall limit)"},
+		&cli.StringFlag{Name: "memory", Usage: "kill the program when all its processes use more than `SIZE` of memory (256M; default and maximum: the policy's limit)"},
+		&cli.IntFlag{Name: "pids", DefaultText: "the policy's limit", Usage: "let the program have at most `N` processes and threads, not more than the policy's limit"},
+		&cli.StringSliceFlag{Name: "env", Usage: "set a variable: `NAME=VALUE`, or NAME for the caller's value; can be repeated"},
+		&cli.StringSliceFlag{Name: "e", Usage: "the same as --env `NAME=VALUE`"}, // an alias could not be mixed with --env
+		&cli.BoolFlag{Name: "tty", Aliases: []string{"t"}, Usage: "give the program its own terminal"},
 		resultFlag(),
-		&cli.StringFlag{Name: "output-dir", Usage: "keep the whole of standard output and error in `DIR` too, as new files stdout and stderr"},
+		&cli.StringFlag{Name: "output-dir", Usage: "also write the program's whole output to the new files stdout and stderr in `DIR`"},
 		&cli.StringFlag{Name: "view", Hidden: true},
 	}
 }
 
-// grantFlags are those that add to a policy. They keep the order in which they are given.
+// grantFlags are the flags that add to a policy, in the order of the command line.
 func (p *program) grantFlags() []cli.Flag {
 	usage := map[string]string{
-		"read":       "show `PATH` read-only, as files.read of a policy does; may be given again",
-		"write":      "let the program write in `PATH`, as files.write does; may be given again",
-		"bind":       "show `SOURCE:TARGET[:rw]` under a name of its own, as a [[bind]] does; may be given again",
-		"deny":       "hide `PATH`, as files.deny does; it wins over every grant; may be given again",
-		"allow-host": "let the program reach `HOST[:PORT]`, as network.allowed_hosts does; may be given again",
-		"cwd":        "start in `DIR`, as workdir of a policy does",
+		"read":       "show `PATH` read-only: adds to files.read; can be repeated",
+		"write":      "let the program write `PATH`: adds to files.write; can be repeated",
+		"bind":       "show SOURCE at TARGET: `SOURCE:TARGET[:rw]` adds to bind; can be repeated",
+		"deny":       "hide `PATH` in spite of every grant: adds to files.deny; can be repeated",
+		"allow-host": "let the program reach `HOST[:PORT]`: adds to network.allowed_hosts; can be repeated",
+		"cwd":        "start in `DIR` inside (default: the policy's workdir)",
 	}
 	var flags []cli.Flag
 	for _, name := range spec.FlagNames() {
@@ -48,13 +48,13 @@ func (p *program) grantFlags() []cli.Flag {
 	return flags
 }
 
-// grantFlag adds to the policy whenever it is given.
+// grantFlag adds to the policy each time that it occurs.
 type grantFlag struct {
 	name string
 	list *[]spec.Flag
 }
 
-// Set adds to the list.
+// Set adds a value to the list.
 func (f *grantFlag) Set(value string) error {
 	if value != again {
 		*f.list = append(*f.list, spec.Flag{Name: f.name, Value: value})
@@ -62,7 +62,7 @@ func (f *grantFlag) Set(value string) error {
 	return nil
 }
 
-// String is for the library, which copies values.
+// String is for the library, which copies values through it.
 func (f *grantFlag) String() string {
 	if f.list == nil || !slices.ContainsFunc(*f.list, func(g spec.Flag) bool { return g.Name == f.name }) {
 		return ""
@@ -70,7 +70,7 @@ func (f *grantFlag) String() string {
 	return again
 }
 
-// later are flags of the command line's contract whose work is still to be done. They are refused, never ignored.
+// later are flags of the command line's contract that this version does not support. They are refused, never ignored.
 func later() []string { return []string{"view", "translate", "read"} }
 
 func refuseLater(c *cli.Context) error {
@@ -85,8 +85,8 @@ func refuseLater(c *cli.Context) error {
 func (p *program) runCommand() *cli.Command {
 	return &cli.Command{
 		Name: "run", Usage: "run one program in a sandbox of its own", ArgsUsage: "[--] CMD [ARG...]",
-		Description: "Builds a sandbox, runs the program in it and removes the sandbox. Standard input and signals are passed on.\n" +
-			"Without --policy the program sees the system's programs and libraries, and may write in the current directory.",
+		Description: "Builds a sandbox, runs the program in it and removes the sandbox. Passes standard input and signals on to the program.\n" +
+			"Without --policy the program sees the system's programs and libraries, and may write the current directory.",
 		Flags: slices.Concat([]cli.Flag{policyFlag()}, p.grantFlags(), execFlags(), []cli.Flag{recordFlag(), signFlag()}),
 		Action: func(c *cli.Context) error {
 			p.jsonResult = c.Bool("json")
@@ -143,7 +143,7 @@ func (p *program) run(c *cli.Context) error {
 	return err
 }
 
-// request is what a sandbox is to be made of: see loadPolicy and spec.Host.ExecEnv.
+// request describes a sandbox to make: see loadPolicy and spec.Host.ExecEnv.
 type request struct {
 	policy    string
 	workspace bool
@@ -151,7 +151,7 @@ type request struct {
 	trust     trust.Known
 }
 
-// newSandbox builds a sandbox of a policy, once what dead ones have left is out of the way.
+// newSandbox removes the leftovers of dead sandboxes, then builds a sandbox.
 func (p *program) newSandbox(s *container.Store, r request, id string, o container.Options) (*container.Sandbox, error) {
 	d, err := p.decide(r.policy, r.workspace, r.env, r.trust)
 	if err != nil {
@@ -160,9 +160,9 @@ func (p *program) newSandbox(s *container.Store, r request, id string, o contain
 	if err := s.IsKept(d.host); err != nil {
 		return nil, err
 	}
-	// A program starts where its caller is, if the policy shows that and says nothing else.
+	// A program starts in its caller's directory, if the view has it and the policy names no other.
 	p.staysInPlace = p.cwdErr == nil && d.policy.Files.Workdir.Path == "" && d.policy.Files.Workspace == nil
-	// What is wrong with another sandbox is no reason not to make this one.
+	// A fault of another sandbox must not stop this one.
 	if _, err := s.Sweep(); err != nil && describe(err).code == container.CodeRecord {
 		p.warn(err.Error())
 	} else if err != nil {
@@ -175,7 +175,7 @@ func (p *program) newSandbox(s *container.Store, r request, id string, o contain
 	if err != nil {
 		return nil, err
 	}
-	for _, w := range sb.State().Warnings[len(d.plan.Warnings):] { // of what was found only then
+	for _, w := range sb.State().Warnings[len(d.plan.Warnings):] { // those found while it was built
 		p.warn(w)
 	}
 	return sb, nil

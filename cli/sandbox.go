@@ -21,8 +21,8 @@ func (p *program) createCommand() *cli.Command {
 		Flags: append([]cli.Flag{
 			policyFlag(),
 			&cli.StringFlag{
-				Name: "owner", Usage: "`PID` of the process with which the sandbox ends, or none " +
-					"(default: the program that called this command; wrappers such as timeout are passed over)",
+				Name: "owner", Usage: "end the sandbox when the process `PID` ends; none: only delete ends it " +
+					"(default: the program that called this command; wrappers such as timeout do not count)",
 			},
 			recordFlag(),
 		}, p.grantFlags()...),
@@ -77,9 +77,9 @@ func (p *program) owner(c *cli.Context) (*owner.Owner, error) {
 
 func (p *program) deleteCommand() *cli.Command {
 	return &cli.Command{
-		Name: "delete", Usage: "end a sandbox with everything in it and remove it", ArgsUsage: "ID",
+		Name: "delete", Usage: "kill every process of a sandbox and remove the sandbox", ArgsUsage: "ID",
 		Flags: []cli.Flag{
-			&cli.BoolFlag{Name: "force", Aliases: []string{"f"}, Usage: "it is no error if there is none"},
+			&cli.BoolFlag{Name: "force", Aliases: []string{"f"}, Usage: "succeed if there is no such sandbox"},
 			signFlag(),
 		},
 		Action: func(c *cli.Context) error {
@@ -131,7 +131,7 @@ func jsonFlag() cli.Flag { return &cli.BoolFlag{Name: "json", Usage: "print JSON
 
 func (p *program) listCommand() *cli.Command {
 	return &cli.Command{
-		Name: "list", Usage: "list your sandboxes", Flags: []cli.Flag{jsonFlag()},
+		Name: "list", Usage: "list the caller's sandboxes", Flags: []cli.Flag{jsonFlag()},
 		Action: func(c *cli.Context) error {
 			if err := noArguments(c); err != nil {
 				return err
@@ -161,7 +161,7 @@ func (p *program) table(head string, list []container.Info) {
 			owner = fmt.Sprintf("%d (%s)", i.Owner.PID, i.Owner.Name)
 		}
 		if !i.Created.IsZero() {
-			age = max(0, time.Since(i.Created)).Round(time.Second).String() // the clock may have been set back
+			age = max(0, time.Since(i.Created)).Round(time.Second).String() // the clock may have moved back
 		}
 		fmt.Fprintf(w, "%s\t%s\t%d\t%s\t%s\t%s\n", i.ID, i.Status, i.PID, age, owner, i.Policy)
 	}
@@ -197,7 +197,7 @@ func (p *program) psCommand() *cli.Command {
 	}
 }
 
-// printable keeps what a program calls itself from steering the user's terminal.
+// printable quotes a program's name that has control characters, so that it cannot control the user's terminal.
 func printable(s string) string {
 	return strings.Map(func(r rune) rune {
 		if strconv.IsPrint(r) {
@@ -210,9 +210,9 @@ func printable(s string) string {
 func (p *program) killCommand() *cli.Command {
 	return &cli.Command{
 		Name: "kill", Usage: "send a signal to the programs that run in a sandbox", ArgsUsage: "ID [SIGNAL]",
-		Description: "Each exec's program gets the signal: a name or a number, TERM if there is none. What a program has started ends\n" +
-			"with it. The sandbox stays; delete ends it.",
-		Flags: []cli.Flag{&cli.StringFlag{Name: "exec", Usage: "send it to the program of one detached `EXEC` alone"}},
+		Description: "Sends SIGNAL, a name or a number (default: TERM), to the program of each exec. When a program ends, the processes\n" +
+			"that it started end too. The sandbox stays; delete removes it.",
+		Flags: []cli.Flag{&cli.StringFlag{Name: "exec", Usage: "send the signal only to the program of the detached exec `EXEC`"}},
 		Action: func(c *cli.Context) error {
 			args, err := arguments(c)
 			if err != nil {
@@ -268,7 +268,7 @@ func parseSignal(text string) (unix.Signal, error) {
 
 func (p *program) sweepCommand() *cli.Command {
 	return &cli.Command{
-		Name: "sweep", Usage: "remove what sandboxes have left whose owner is dead",
+		Name: "sweep", Usage: "remove sandboxes whose owner is dead, with their leftovers",
 		Action: func(c *cli.Context) error {
 			if err := noArguments(c); err != nil {
 				return err

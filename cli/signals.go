@@ -10,19 +10,19 @@ import (
 	"github.com/sandboxrun/sandboxrun/container"
 )
 
-// ignoreBrokenPipes lets a write to a closed standard output fail, instead of ending us: the sandbox must be removed,
-// and the program hears of it itself.
+// ignoreBrokenPipes makes a write to a closed standard output an error instead of a signal that ends the launcher, because the
+// launcher has to remove the sandbox. The program gets its own SIGPIPE.
 func ignoreBrokenPipes() { signal.Ignore(unix.SIGPIPE) }
 
-// signals are caught from the start, so that one that comes while the sandbox is built reaches the program too.
+// signals are caught from the start, so that a signal that arrives while the sandbox is built reaches the program too.
 type signals struct {
 	ch   chan os.Signal
 	done chan struct{}
 	once sync.Once
 }
 
-// catchSignals leaves those alone that the caller wants ignored: a program under nohup stays under nohup. Input is not read
-// in the background (container/input.go), and where that is only just so, the attempt must not stop us.
+// catchSignals does not catch signals that the caller ignores, so a program under nohup stays under nohup. It ignores SIGTTIN: the
+// launcher does not read input in the background (container/input.go), but if it has just gone there a read must not stop it.
 func (p *program) catchSignals() *signals {
 	s := &signals{ch: make(chan os.Signal, 16), done: make(chan struct{})}
 	for _, sig := range []os.Signal{
@@ -44,8 +44,8 @@ func (s *signals) stop() {
 	})
 }
 
-// cancel ends a start that blocks by the first signal that would end the command, until the returned function is called.
-// The signals stay to be forwarded: a start that does not block is not ended.
+// cancel ends a start that blocks at the first signal that would end the command, until the returned function is called. The signals
+// are still forwarded, because a start that does not block does not end.
 func (s *signals) cancel(c *container.Cancel) (started func()) {
 	quit, gone := make(chan struct{}), make(chan struct{})
 	go func() {
@@ -70,7 +70,7 @@ func (s *signals) cancel(c *container.Cancel) (started func()) {
 	return func() { close(quit); <-gone }
 }
 
-// forward passes signals to the program until stop.
+// forward passes signals on to the program until stop.
 func (s *signals) forward(r *container.Running, t *terminal) {
 	r.OnSuspend(func() { t.suspend(r, true) })
 	go func() {
@@ -92,7 +92,7 @@ func (s *signals) forward(r *container.Running, t *terminal) {
 	}()
 }
 
-// terminalSize is the size of the caller's terminal, or a usual one.
+// terminalSize is the size of the caller's terminal, or a default.
 func terminalSize(f *os.File) *container.Size {
 	ws, err := unix.IoctlGetWinsize(int(f.Fd()), unix.TIOCGWINSZ)
 	if err != nil || ws.Row == 0 || ws.Col == 0 {

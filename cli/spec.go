@@ -15,17 +15,17 @@ import (
 	"github.com/sandboxrun/sandboxrun/container"
 )
 
-// Version is the release. The build sets it.
+// Version is the version of this binary. The build sets it.
 var Version = "0.1.0-dev" //nolint:gochecknoglobals // set by the linker
 
 func (p *program) specCommand() *cli.Command {
 	return &cli.Command{
 		Name: "spec", Usage: "print the OCI configuration that a policy becomes", ArgsUsage: "[-- CMD [ARG...]]",
-		Description: "With --bundle it writes a whole bundle, which runc and crun run too. In a bundle the program is root of a user\n" +
-			"namespace that holds only you; under sandboxrun it is in one more, nested, in which it has your own number.",
+		Description: "With --bundle it writes a complete bundle, which runc and crun run. In a bundle the program is root of a user namespace\n" +
+			"in which only the caller's id is mapped. Under sandboxrun it is in one more user namespace, without capabilities.",
 		Flags: []cli.Flag{
 			policyFlag(),
-			&cli.StringFlag{Name: "bundle", Aliases: []string{"b"}, Usage: "write the bundle to `DIR`, which must not exist or be empty"},
+			&cli.StringFlag{Name: "bundle", Aliases: []string{"b"}, Usage: "write a bundle to `DIR`, which must be empty or not exist (default: print config.json)"},
 		},
 		Action: p.spec,
 	}
@@ -45,7 +45,7 @@ func (p *program) spec(c *cli.Context) error {
 	plan.Spec.Process.Env = plan.Exec.Environ(p.env, nil)
 	oci, lacks := plan.Portable()
 	if lacks > 0 {
-		p.warn(fmt.Sprintf("files.deny: another runtime cannot mount on symbolic links, and leaves out %d mounts that keep such links in place", lacks))
+		p.warn(fmt.Sprintf("files.deny: another runtime cannot mount on symbolic links, and leaves out %d mounts that pin such links", lacks))
 	}
 	dir := c.String("bundle")
 	if dir == "" {
@@ -74,7 +74,7 @@ func (p *program) spec(c *cli.Context) error {
 
 func (p *program) versionCommand() *cli.Command {
 	return &cli.Command{
-		Name: "version", Usage: "print what this binary was built from", Flags: []cli.Flag{jsonFlag()},
+		Name: "version", Usage: "print the version of this binary and of its libraries", Flags: []cli.Flag{jsonFlag()},
 		Action: func(c *cli.Context) error {
 			if err := noArguments(c); err != nil {
 				return err
@@ -91,7 +91,7 @@ func (p *program) versionCommand() *cli.Command {
 	}
 }
 
-// versions are what this binary was built from.
+// versions are the versions of this binary and its libraries.
 func versions() map[string]string {
 	facts := map[string]string{
 		"version": Version, "go": runtime.Version(), "platform": runtime.GOOS + "/" + runtime.GOARCH, "oci": specs.Version,
@@ -108,7 +108,7 @@ func versions() map[string]string {
 
 func (p *program) completionCommand() *cli.Command {
 	return &cli.Command{
-		Name: "completion", Usage: "print a script that completes this command's line", ArgsUsage: "bash|zsh|fish",
+		Name: "completion", Usage: "print a shell script that completes command lines", ArgsUsage: "bash|zsh|fish",
 		Action: func(c *cli.Context) error {
 			if c.NArg() > 1 {
 				return &usage{fmt.Sprintf("unexpected argument %q", c.Args().Get(1)), helpHint(c)}
@@ -127,7 +127,7 @@ func (p *program) completionCommand() *cli.Command {
 	}
 }
 
-// completionScripts ask the binary itself: it answers --generate-bash-completion.
+// completionScripts call the binary with --generate-bash-completion.
 func completionScripts() map[string]string {
 	return map[string]string{
 		"bash": `_sandboxrun() {

@@ -15,8 +15,8 @@ import (
 
 func (p *program) stateCommand() *cli.Command {
 	return &cli.Command{
-		Name: "state", Usage: "print what is known of a sandbox", ArgsUsage: "ID", Flags: []cli.Flag{jsonFlag()},
-		Description: "On a terminal it is a table, else JSON.",
+		Name: "state", Usage: "print the state of a sandbox", ArgsUsage: "ID", Flags: []cli.Flag{jsonFlag()},
+		Description: "Prints a table on a terminal, else JSON.",
 		Action: func(c *cli.Context) error {
 			id, err := oneID(c)
 			if err != nil {
@@ -37,7 +37,7 @@ func (p *program) stateCommand() *cli.Command {
 	}
 }
 
-// showState shows a sandbox to a person.
+// showState prints the state for people.
 func (p *program) showState(d *container.Description) error {
 	bold, red, off := "", "", ""
 	if p.colours(p.out.f) {
@@ -64,7 +64,7 @@ func (p *program) showState(d *container.Description) error {
 	return nil
 }
 
-// stateRows are a sandbox's properties; those without a value are not shown.
+// stateRows are the properties of a sandbox that have a value.
 func stateRows(d *container.Description) [][2]string {
 	number := func(n int) string {
 		if n == 0 {
@@ -110,7 +110,7 @@ func checkSummary(d *container.Description) string {
 	return fmt.Sprintf("%t: %d checks held, %d broken, %d not tested", d.Isolated, count[hooks.Held], count[hooks.Broken], count[hooks.NotTested])
 }
 
-// limitText writes a limit in its unit.
+// limitText formats a limit with its unit.
 func limitText(name string, value float64) string {
 	switch name {
 	case "wall", "idle", "cpu":

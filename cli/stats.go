@@ -30,12 +30,12 @@ func followFlag(usage string) cli.Flag {
 
 func (p *program) statsCommand() *cli.Command {
 	return &cli.Command{
-		Name: "stats", Usage: "show what a sandbox uses now, beside its limits", ArgsUsage: "ID",
-		Description: "With --follow it goes on until the sandbox ends or you press Ctrl-C: on a terminal with a table in its place, else\n" +
-			"with a line each time.",
+		Name: "stats", Usage: "print what a sandbox uses now, beside its limits", ArgsUsage: "ID",
+		Description: "With --follow it repeats until the sandbox ends or Ctrl-C: on a terminal with a table that replaces the last one,\n" +
+			"else with one line each time.",
 		Flags: []cli.Flag{
-			jsonFlag(), followFlag("look again and again, until the sandbox ends"),
-			&cli.StringFlag{Name: "interval", Usage: "with --follow: look every `DURATION` (0.1s to 1h; a bare number is seconds)", DefaultText: "1s"},
+			jsonFlag(), followFlag("repeat until the sandbox ends"),
+			&cli.StringFlag{Name: "interval", Usage: "with --follow: repeat after `DURATION` (0.1s to 1h; a bare number is seconds)", DefaultText: "1s"},
 		},
 		Action: p.stats,
 	}
@@ -63,7 +63,7 @@ func (p *program) stats(c *cli.Context) error {
 		defer stop()
 		err := followStats(ctx, sb, interval, show)
 		if ctx.Err() != nil && p.redraws() {
-			fmt.Fprint(p.out, "\r\x1b[K") // the ^C that the terminal has shown
+			fmt.Fprint(p.out, "\r\x1b[K") // the terminal's ^C
 		}
 		return err
 	})
@@ -84,11 +84,10 @@ func parseInterval(c *cli.Context) (time.Duration, error) {
 	return d, nil
 }
 
-// following is what a command goes on for: until Ctrl-C, or until nobody reads standard output any more, which a write
-// may be long in telling.
+// following is a context that ends at Ctrl-C, or when the reader of standard output has gone, which a write may notice much later.
 func (p *program) following() (context.Context, context.CancelFunc) {
 	interrupted := make(chan os.Signal, 1)
-	if !signal.Ignored(unix.SIGINT) { // in the background of a script it is nobody's
+	if !signal.Ignored(unix.SIGINT) { // a script in the background ignores it
 		signal.Notify(interrupted, unix.SIGINT)
 	}
 	ctx, stop := context.WithCancel(context.Background())
@@ -97,7 +96,7 @@ func (p *program) following() (context.Context, context.CancelFunc) {
 		stop()
 	}()
 	go func() {
-		fds := []unix.PollFd{{Fd: int32(p.out.f.Fd())}} // POLLERR needs no asking for
+		fds := []unix.PollFd{{Fd: int32(p.out.f.Fd())}} // POLLERR is always reported
 		for {
 			_, err := unix.Poll(fds, -1)
 			if errors.Is(err, unix.EINTR) {
@@ -110,7 +109,7 @@ func (p *program) following() (context.Context, context.CancelFunc) {
 	return ctx, stop
 }
 
-// followStats looks at a steady pace, until the sandbox or ctx ends: both are as they should be.
+// followStats repeats at a steady pace until the sandbox or ctx ends. Neither is an error.
 func followStats(ctx context.Context, sb *container.Sandbox, interval time.Duration, show func(*container.Stats) error) error {
 	meter := sb.Meter()
 	for next := time.Now(); ctx.Err() == nil; {
@@ -138,7 +137,7 @@ func unlessLost(err error) error {
 	return err
 }
 
-// unlessClosed leaves out that whoever read our output has had enough.
+// unlessClosed drops the error that the reader of standard output has gone.
 func unlessClosed(err error) error {
 	if errors.Is(err, unix.EPIPE) {
 		return nil
@@ -146,7 +145,7 @@ func unlessClosed(err error) error {
 	return err
 }
 
-// statsView chooses how figures are shown.
+// statsView chooses the format of the figures.
 func (p *program) statsView(asJSON, follow bool) func(*container.Stats) error {
 	switch {
 	case asJSON:
@@ -171,7 +170,7 @@ func (p *program) statsView(asJSON, follow bool) func(*container.Stats) error {
 	}
 }
 
-// redraws says whether standard output is a terminal on which one can go back.
+// redraws reports whether standard output is a terminal that can move its cursor up.
 func (p *program) redraws() bool { return isTerminal(p.out.f) && p.env["TERM"] != "dumb" }
 
 // liveTable draws each table over the last one, in one write.
@@ -186,13 +185,13 @@ func (p *program) liveTable() func(*container.Stats) error {
 		for _, line := range last {
 			fmt.Fprintf(&b, "%s\x1b[K\n", line)
 		}
-		b.WriteString("\x1b[J") // the table was wrapped in a narrower window
+		b.WriteString("\x1b[J") // a narrower window wrapped the table
 		_, err := p.out.Write(b.Bytes())
 		return err
 	}
 }
 
-// rows is how many rows of the terminal lines take, which has another width by now perhaps.
+// rows is the number of rows that lines take on the terminal at its present width.
 func (p *program) rows(lines []string) int {
 	width := int(terminalSize(p.out.f).Cols)
 	n := 0
@@ -202,7 +201,7 @@ func (p *program) rows(lines []string) int {
 	return n
 }
 
-// visibleWidth leaves out the colours.
+// visibleWidth is the width without escape sequences.
 func visibleWidth(line string) int {
 	n := len(line)
 	for _, c := range []string{warning, normal} {

@@ -12,18 +12,18 @@ import (
 const (
 	warning = "\x1b[33m"
 	normal  = "\x1b[0m"
-	// scarce is which part of a limit is so much that the user should see it.
+	// scarce is the part of a limit above which a figure is highlighted.
 	scarce = 0.9
 )
 
 // figure is one row of the table.
 type figure struct {
 	name, used, limit string
-	near              bool // to its limit
-	each              bool // the limit is each exec's
+	near              bool // near its limit
+	each              bool // the limit holds for each exec
 }
 
-// figures are the rows; live ones include what only two looks can tell.
+// figures are the rows. Live figures include rates, which need two measurements.
 func figures(s *container.Stats, live bool) []figure {
 	list := []figure{
 		measure("memory", &s.MemoryBytes, s.MemoryLimit, aboutSize),
@@ -31,7 +31,7 @@ func figures(s *container.Stats, live bool) []figure {
 	}
 	if live {
 		list = append(list, measure("cpu now", s.CPUPercent, s.CPULimitPercent, func(n float64) string { return fmt.Sprintf("%.0f%%", n) }))
-		list[len(list)-1].near = false // to use it up is what one does with a processor
+		list[len(list)-1].near = false // a busy processor is normal
 	}
 	pids := int64(s.Pids)
 	list = append(list, measure("pids", &pids, s.PidsLimit, func(n int64) string { return strconv.FormatInt(n, 10) }))
@@ -60,7 +60,7 @@ func measure[T int64 | float64](name string, used, limit *T, text func(T) string
 	return f
 }
 
-// statsTable is a line for each row, and the heads.
+// statsTable is a line for each row, below a header.
 func (p *program) statsTable(s *container.Stats, live bool) []string {
 	const row = "%-8s %8s %8s"
 	colours := p.colours(p.out.f)
@@ -82,7 +82,7 @@ func (p *program) statsTable(s *container.Stats, live bool) []string {
 	return lines
 }
 
-// statsLine is all of it in one line.
+// statsLine is all figures in one line.
 func statsLine(s *container.Stats) string {
 	parts := []string{s.Time.Local().Format("15:04:05.000")}
 	for _, f := range figures(s, true) {
@@ -95,7 +95,7 @@ func statsLine(s *container.Stats) string {
 	return strings.Join(parts, "  ")
 }
 
-// aboutSize writes a number of bytes with at most four digits: "100.3M".
+// aboutSize formats a number of bytes with at most four digits: "100.3M".
 func aboutSize(bytes int64) string {
 	if bytes < 1024 {
 		return strconv.FormatInt(bytes, 10)
@@ -110,7 +110,7 @@ func aboutSize(bytes int64) string {
 	return strings.TrimSuffix(fmt.Sprintf("%.1f", n), ".0") + unit
 }
 
-// aboutTime writes milliseconds in seconds, minutes or hours.
+// aboutTime formats milliseconds as seconds, minutes or hours.
 func aboutTime(ms float64) string {
 	const minute, hour = 60, 60 * 60
 	text := func(format string, n float64, unit string) string {

@@ -11,22 +11,22 @@ import (
 	"github.com/sandboxrun/sandboxrun/container"
 )
 
-// terminal is the caller's, while a program runs. Where that has a terminal of its own the caller's passes every key on, in
-// raw mode, as long as we are in the foreground: in the background it is the shell's.
+// terminal is the caller's terminal while a program runs. If the program has its own terminal, the caller's is in raw mode and passes
+// every key on, while the launcher is in the foreground. In the background the shell owns it.
 type terminal struct {
 	f    *os.File
 	raw  bool // wanted
 	mu   sync.Mutex
-	was  console.Console // nil: it is as it was
-	err  error           // of the first time
+	was  console.Console // the settings before; nil: they are unchanged
+	err  error           // of the first change
 	done chan struct{}
 	once sync.Once
 }
 
-// watchTerminal is how often we look, in the background, whether we have come to the foreground.
+// watchTerminal is how often a launcher in the background checks whether it is in the foreground.
 const watchTerminal = 200 * time.Millisecond
 
-// useTerminal prepares the caller's terminal for a program. End puts it back.
+// useTerminal prepares the caller's terminal for a program. end restores it.
 func (p *program) useTerminal(req *container.Request) *terminal {
 	t := &terminal{f: p.in, done: make(chan struct{})}
 	t.raw = req.Tty != nil && req.Stdin != nil && isTerminal(p.in)
@@ -34,7 +34,7 @@ func (p *program) useTerminal(req *container.Request) *terminal {
 	return t
 }
 
-// terminalSettings are what the caller's terminal does with its keys, or nil where there is none.
+// terminalSettings are the settings of the caller's terminal, or nil without one.
 func (p *program) terminalSettings() *unix.Termios {
 	settings, err := unix.IoctlGetTermios(int(p.in.Fd()), unix.TCGETS)
 	if err != nil {
@@ -43,7 +43,7 @@ func (p *program) terminalSettings() *unix.Termios {
 	return settings
 }
 
-// enter begins raw mode, now or once we are in the foreground.
+// enter sets raw mode, now or when the launcher is in the foreground.
 func (t *terminal) enter() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -86,7 +86,7 @@ func (t *terminal) enterNow() bool {
 	return true
 }
 
-// foreground says whether the terminal is ours to use. What is no controlling terminal of ours always is.
+// foreground reports whether the launcher may use the terminal: it is in the foreground, or this is not its controlling terminal.
 func (t *terminal) foreground() bool {
 	group, err := unix.IoctlGetInt(int(t.f.Fd()), unix.TIOCGPGRP)
 	return err != nil || group == unix.Getpgrp()
@@ -99,7 +99,7 @@ func (t *terminal) leave() {
 	t.was = nil
 }
 
-// end puts the terminal back.
+// end restores the terminal.
 func (t *terminal) end() {
 	t.once.Do(func() { close(t.done) })
 	t.mu.Lock()
@@ -107,8 +107,8 @@ func (t *terminal) end() {
 	t.leave()
 }
 
-// suspend is Ctrl-Z: it stops the program with all that it has started, puts the terminal back and stops us, and goes on with
-// all of it once somebody continues us. Where group is set the terminal has told nobody but us.
+// suspend handles Ctrl-Z: it stops every process of the exec, restores the terminal and stops the launcher. When the launcher
+// continues, it continues all of them. If group is set, it stops its process group, because the terminal did not do that.
 func (t *terminal) suspend(r *container.Running, group bool) {
 	t.mu.Lock()
 	stopped := r.Suspend()
@@ -120,7 +120,7 @@ func (t *terminal) suspend(r *container.Running, group bool) {
 	stopped.Continue()
 }
 
-// resize gives the program's terminal the size of ours.
+// resize sets the size of the program's terminal to that of the caller's.
 func (t *terminal) resize(r *container.Running) {
 	if size := terminalSize(t.f); r.HasTerminal() && size != nil {
 		_ = r.Resize(*size)

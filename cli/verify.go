@@ -24,16 +24,16 @@ import (
 func (p *program) verifyCommand() *cli.Command {
 	return &cli.Command{
 		Name: "verify", Usage: "check the record of a sandbox", ArgsUsage: "RECORD",
-		Description: "RECORD is a file, or a directory with a record.jsonl in it. Nothing but that is needed: no sandbox, and not this machine.\n" +
-			"Exit status: 0 if the record is whole and tells of nothing that is not well, else 1.",
+		Description: "RECORD is a file, or a directory that has a record.jsonl. It can be checked on any machine, without the sandbox.\n" +
+			"Exit status: 0 if the record is complete and unchanged and reports no fault, else 1.",
 		Flags: []cli.Flag{
 			&cli.StringFlag{
 				Name: "policy", Aliases: []string{"p"},
-				Usage: "the sandbox must have had this policy: `FILE` (TOML or JSON, - for standard input) or the name of a preset",
+				Usage: "fail unless the sandbox had the policy `FILE` (TOML or JSON, - for standard input), or the preset of that name",
 			},
-			&cli.StringFlag{Name: "key", Usage: "RECORD.sig must be a signature by the private key of the public one in `FILE` (PEM, Ed25519)"},
-			&cli.StringFlag{Name: "sandbox", Usage: "it must be the record of the sandbox `ID`"},
-			&cli.StringFlag{Name: "head", Usage: "the last event must have this `HASH`, which an earlier verify has shown"},
+			&cli.StringFlag{Name: "key", Usage: "fail unless RECORD.sig is a signature by the key whose public half is in `FILE` (PEM, Ed25519)"},
+			&cli.StringFlag{Name: "sandbox", Usage: "fail unless the record is of the sandbox `ID`"},
+			&cli.StringFlag{Name: "head", Usage: "fail unless the last event has this `HASH`, which an earlier verify printed"},
 			jsonFlag(),
 		},
 		Action: p.verify,
@@ -70,12 +70,12 @@ func (p *program) verify(c *cli.Context) error {
 		if problem.Line > 0 {
 			message = fmt.Sprintf("line %d: %s", problem.Line, message)
 		}
-		p.complain(said{problem.Code, printable(message), problemHint(problem.Code)})
+		p.complain(errorText{problem.Code, printable(message), problemHint(problem.Code)})
 	}
 	return nil
 }
 
-// openRecord opens a record that is named by itself or by its directory. Whoever made it may have put anything there.
+// openRecord opens a record by the name of the file or of its directory. The file is hostile input.
 func openRecord(path string) (*os.File, error) {
 	info, err := os.Stat(path)
 	if err == nil && info.IsDir() {
@@ -102,7 +102,7 @@ func (p *program) verifyOptions(c *cli.Context, path string) (record.Options, er
 	o := record.Options{Sandbox: c.String("sandbox"), Head: c.String("head")}
 	for _, name := range []string{"policy", "key", "sandbox", "head"} {
 		if c.IsSet(name) && c.String(name) == "" {
-			return o, &usage{fmt.Sprintf("--%s is empty", name), helpHint(c)} // it must not look as if it had been checked
+			return o, &usage{fmt.Sprintf("--%s is empty", name), helpHint(c)} // it must not look as if it was compared
 		}
 	}
 	if b, err := hex.DecodeString(o.Head); o.Head != "" && (err != nil || len(b) != len(record.Digest(nil))/2) {
@@ -137,7 +137,7 @@ func readPublicKey(name string) (ed25519.PublicKey, error) {
 	return key, nil
 }
 
-// readSignature gives nothing where there is none.
+// readSignature returns nil if there is no signature.
 func readSignature(path string) ([]byte, error) {
 	f, err := rootfs.OpenRegular(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -147,13 +147,13 @@ func readSignature(path string) ([]byte, error) {
 		return nil, fmt.Errorf("read signature: %w", err)
 	}
 	defer f.Close()
-	const most = 64 << 10 // more than any has
+	const most = 64 << 10 // larger than any signature
 	data, err := io.ReadAll(io.LimitReader(f, most))
 	if err != nil {
 		return nil, fmt.Errorf("read signature: %w", err)
 	}
 	if len(data) == 0 {
-		data = []byte("\n") // there is one, and it is not good
+		data = []byte("\n") // there is a file, and it is not a good signature
 	}
 	return data, nil
 }
@@ -163,20 +163,20 @@ func problemHint(code string) string {
 	case record.CodeUnfinished:
 		return "if the sandbox still exists, verify again when it has been deleted"
 	case record.CodeCut, record.CodeTorn, record.CodeUntold, record.CodeEmpty:
-		return "what is missing is not known: do not rely on what the record does not say"
+		return "the lost content is unknown: do not rely on what the record does not have"
 	case record.CodeWrongPolicy:
-		return "the digest is of what the policy means: paths and variables in it must be what they were then"
+		return "the digest depends on paths and variables of the policy: they must be the same as then"
 	case record.CodeNotSigned:
 		return "a signature is a file beside the record, with its name and " + record.SignatureSuffix
 	case record.CodeFormat:
-		return "use the version of sandboxrun that has written it"
+		return "use the version of sandboxrun that wrote it"
 	case record.CodeBroken, record.CodeLitter, record.CodeOrphans:
 		return "" // the record is good; the sandbox was not
 	}
 	return "do not rely on this record"
 }
 
-// showReport writes a report for people. All that stands in a record may have been written by somebody else.
+// showReport prints a report for people. Every text of a record may come from an attacker.
 func showReport(to io.Writer, r *record.Report) error {
 	w := tabwriter.NewWriter(to, 0, 0, 2, ' ', 0)
 	row := func(name, format string, args ...any) {
@@ -226,7 +226,7 @@ func because(what, why string) string {
 	return what + " (" + why + ")"
 }
 
-// list writes how many there are, and which.
+// list formats a number of items and their names.
 func list[T any](items []T, name func(T) string) string {
 	if len(items) == 0 {
 		return "none"

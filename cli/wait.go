@@ -17,12 +17,12 @@ import (
 
 func (p *program) waitCommand() *cli.Command {
 	return &cli.Command{
-		Name: "wait", Usage: "wait for a detached exec and end as it does", ArgsUsage: "ID EXEC",
-		Description: "Ends with the exit status that the exec itself would have had if it had not been detached. Ctrl-C ends the\n" +
-			"waiting and not the program.",
+		Name: "wait", Usage: "wait for a detached exec and exit with its status", ArgsUsage: "ID EXEC",
+		Description: "Exits with the status that the exec would have without --detach. Ctrl-C ends the waiting and leaves the program\n" +
+			"running.",
 		Flags: []cli.Flag{
 			&cli.BoolFlag{Name: "json", Usage: "print the result as one JSON object, with the output in it"},
-			&cli.StringFlag{Name: "timeout", Usage: "wait for `DURATION` at most (1m30s; a bare number is seconds); the program goes on"},
+			&cli.StringFlag{Name: "timeout", Usage: "stop waiting after `DURATION` (1m30s; a bare number is seconds; default: never); the program goes on"},
 		},
 		Action: func(c *cli.Context) error {
 			args, err := arguments(c)
@@ -76,14 +76,14 @@ func (p *program) wait(d *container.Detached, most time.Duration) error {
 
 func (p *program) logsCommand() *cli.Command {
 	return &cli.Command{
-		Name: "logs", Usage: "show what a detached exec has written", ArgsUsage: "ID [EXEC]",
-		Description: "What the program wrote to standard output and standard error goes to ours. Without EXEC it is the latest\n" +
-			"detached exec.",
+		Name: "logs", Usage: "print the output of a detached exec", ArgsUsage: "ID [EXEC]",
+		Description: "Prints the program's standard output on standard output, and its standard error on standard error. EXEC is by default\n" +
+			"the latest detached exec.",
 		Flags: []cli.Flag{
-			followFlag("go on until the exec has ended"),
-			&cli.BoolFlag{Name: "stdout", Usage: "show standard output alone"},
-			&cli.BoolFlag{Name: "stderr", Usage: "show standard error alone"},
-			&cli.IntFlag{Name: "tail", Value: -1, DefaultText: "all", Usage: "begin `N` lines before the end of each"},
+			followFlag("continue until the exec has ended"),
+			&cli.BoolFlag{Name: "stdout", Usage: "print only standard output"},
+			&cli.BoolFlag{Name: "stderr", Usage: "print only standard error"},
+			&cli.IntFlag{Name: "tail", Value: -1, DefaultText: "all", Usage: "begin `N` lines before the end of each stream"},
 		},
 		Action: func(c *cli.Context) error {
 			args, err := arguments(c)
@@ -125,7 +125,7 @@ func (p *program) logs(c *cli.Context, d *container.Detached) error {
 	return err
 }
 
-// duration is the value of a flag, or 0 where it is not given.
+// duration is the value of a flag, or 0 without the flag.
 func duration(c *cli.Context, name string) (time.Duration, error) {
 	text := c.String(name)
 	if text == "" {
@@ -140,7 +140,7 @@ func duration(c *cli.Context, name string) (time.Duration, error) {
 	return d, nil
 }
 
-// commandAfter is the command that follows a sandbox's id. Options may follow the id too, before the command.
+// commandAfter is the command after a sandbox's id. Flags may stand between the two.
 func commandAfter(c *cli.Context) ([]string, error) {
 	rest := c.Args().Tail()
 	if len(rest) == 0 || !strings.HasPrefix(rest[0], "-") || rest[0] == "-" {
@@ -168,14 +168,14 @@ func flagSet(c *cli.Context) (*flag.FlagSet, error) {
 	return set, nil
 }
 
-// arguments are those of a command that has no program's among them: flags may follow them.
+// arguments are the arguments of a command that runs no program. Flags may follow them.
 func arguments(c *cli.Context) ([]string, error) {
 	var args []string
 	err := eachArgument(c, func(arg string) { args = append(args, arg) })
 	return args, err
 }
 
-// eachArgument takes the arguments one by one. A flag that follows one is set after it was taken.
+// eachArgument calls take with each argument. It sets a flag that follows an argument after that call.
 func eachArgument(c *cli.Context, take func(string)) error {
 	set, err := flagSet(c)
 	if err != nil {
@@ -201,7 +201,7 @@ func eachArgument(c *cli.Context, take func(string)) error {
 	return setAgain(c, set)
 }
 
-// setAgain sets the flags of a command that stand in another set, by the names that they are asked for.
+// setAgain copies flags from another set to the command, under the names by which the code reads them.
 func setAgain(c *cli.Context, set *flag.FlagSet) error {
 	var err error
 	set.Visit(func(given *flag.Flag) {
@@ -220,5 +220,5 @@ func setAgain(c *cli.Context, set *flag.FlagSet) error {
 	return err
 }
 
-// flagError is the error of flags that follow an argument.
+// flagError is the error of a flag that follows an argument.
 func flagError(c *cli.Context, err error) error { return usageError(c, err, false) }

@@ -14,10 +14,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Without a policy the current directory is what the program may change. A caller who stands in the wrong directory by
-// mistake must not hand over every home or the system (navikt/cplt#377).
+// Without a policy the program may write the current directory. A caller in the wrong directory must not give the program every home
+// or the system by mistake. (navikt/cplt#377)
 
-// systemDirs are directories of which no program needs the whole.
+// systemDirs are directories that no program needs as a whole.
 func systemDirs() []string {
 	return []string{
 		"/", "/bin", "/boot", "/dev", "/etc", "/home", "/lib", "/lib32", "/lib64", "/libx32", "/proc", "/root", "/run", "/sbin", "/sys",
@@ -25,25 +25,25 @@ func systemDirs() []string {
 	}
 }
 
-// sharedDirs are directories that others use too, or that the system's parts may lie in.
+// sharedDirs are directories that other users use too, or that have parts of the system.
 func sharedDirs() []string {
 	return []string{"/dev/shm", "/media", "/mnt", "/opt", "/srv", "/tmp", "/usr/src", "/var/tmp", "/var/log", "/var/spool", "/var/cache"}
 }
 
-// systemTrees are directories of which no part is a project, unless a tree of projects is named.
+// systemTrees are directories that have no projects, except below projectTrees.
 func systemTrees() []string { return []string{"/boot", "/dev", "/etc", "/proc", "/sys", "/usr"} }
 
 func projectTrees() []string { return []string{"/dev/shm", "/usr/src", "/usr/local/src"} }
 
-// place is the current directory as the judgement of it needs it.
+// place has the facts about the current directory.
 type place struct {
-	cwd      string // without links
+	cwd      string // without symlinks
 	same     func(a, b string) bool
-	homes    []string // of the caller, without links: as the system says, then as $HOME says if that is another
+	homes    []string // the caller's homes, without symlinks: the account's, then $HOME if that is another
 	writable bool
 }
 
-// judge says why a directory cannot be a workspace that nobody has named, or what is worth a warning; neither where it can.
+// judge returns why the directory cannot be the default workspace, or a warning about it, or neither.
 func (w place) judge() (refusal, warning string) {
 	is := func(dir string) bool { return w.same(w.cwd, dir) }
 	for i, home := range w.homes {
@@ -64,10 +64,10 @@ func (w place) judge() (refusal, warning string) {
 	return "", ""
 }
 
-// judgeHome looks for a home directory, the account's or that of the environment, at or below the directory.
+// judgeHome judges a directory that is, or has below it, a home of the caller.
 func (w place) judgeHome(home string, account bool) (refusal, warning string) {
 	if home == "/" {
-		return "", "" // as accounts have it that are no people's
+		return "", "" // system accounts have this home
 	}
 	if w.same(w.cwd, home) {
 		return "", "the current directory is your home directory: the program can read and change everything in it"
@@ -84,7 +84,7 @@ func (w place) judgeHome(home string, account bool) (refusal, warning string) {
 	return "", ""
 }
 
-// checkWorkspace refuses the current directory as a workspace, or warns of it.
+// checkWorkspace refuses the current directory as a workspace, or warns.
 func (p *program) checkWorkspace() error {
 	w := place{cwd: withoutLinks(p.cwd), same: sameFile(), writable: unix.Access(p.cwd, unix.W_OK) == nil}
 	if u, err := user.LookupId(strconv.Itoa(os.Geteuid())); err == nil {
@@ -92,7 +92,7 @@ func (p *program) checkWorkspace() error {
 	} else {
 		w.homes = append(w.homes, "/") // none
 	}
-	// Harnesses name an empty directory, or one that does not exist, below the one that they work in.
+	// Harnesses set $HOME to an empty or missing directory below their own.
 	if home := p.env["HOME"]; filepath.IsAbs(home) && hasEntries(home) {
 		w.homes = append(w.homes, withoutLinks(filepath.Clean(home)))
 	}
@@ -123,7 +123,7 @@ func hasEntries(dir string) bool {
 	return err == nil
 }
 
-// sameFile compares by device and number: a directory may be mounted at two places. It is asked about one directory a many times.
+// sameFile compares by device and inode, because a directory can be mounted at two paths. It looks once at each first directory.
 func sameFile() func(a, b string) bool {
 	one := map[string]fs.FileInfo{}
 	return func(a, b string) bool {

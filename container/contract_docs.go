@@ -12,7 +12,7 @@ func ResultSchema() []byte {
 	root := resultObject(resultKeys())
 	root["$schema"] = "https://json-schema.org/draft/2020-12/schema"
 	root["title"] = "sandboxrun result"
-	root["description"] = "What run --json, exec --json, wait --json and --result write: one object."
+	root["description"] = "The object that run --json, exec --json, wait --json and --result write."
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
 	enc.SetEscapeHTML(false)
@@ -62,7 +62,7 @@ func (k *resultKey) schema() map[string]any {
 	return s
 }
 
-// text is the one description of a key.
+// text is the description of a key everywhere.
 func (k *resultKey) text() string {
 	if k.unit == "" {
 		return k.meaning
@@ -70,7 +70,7 @@ func (k *resultKey) text() string {
 	return fmt.Sprintf("%s In %s.", k.meaning, k.unit)
 }
 
-// ResultReference is the Markdown of docs/result.md: all that a result may say.
+// ResultReference is the Markdown of docs/result.md.
 func ResultReference() []byte {
 	var b strings.Builder
 	b.WriteString(resultIntro)
@@ -99,12 +99,12 @@ const resultIntro = `# Result reference
 
 <!-- Generated from the tables in container/contract.go: go test ./container -run TestResultContract -update -->
 
-` + "`run --json`, `exec --json` and `wait --json`" + ` print one JSON object and a newline on standard output, whatever becomes of the program.
-` + "`--result FILE|FD`" + ` writes the same object beside the program's streams, which then pass through untouched. The command's exit
-status is ` + "`exit_code`" + `, except where the last rows of the table below say otherwise. Later versions may add keys; none is taken away or
-changes its meaning. ` + "`sandboxrun result schema`" + ` prints the JSON Schema.
+` + "`run --json`, `exec --json` and `wait --json`" + ` print one JSON object and a newline on standard output, also if the program did not start.
+` + "`--result FILE|FD`" + ` writes the same object; the program's streams then pass through unchanged. The command's exit
+status is ` + "`exit_code`" + `; the rows 125 and 128 + n of the last table have the exceptions. Later versions may add keys. They remove no key and
+do not change the meaning of one. ` + "`sandboxrun result schema`" + ` prints the JSON Schema.
 
-Output is text that can be read, always: what is not UTF-8 becomes U+FFFD, and the exact bytes are in ` + "`stdout_base64`" + ` and
+` + "`stdout` and `stderr`" + ` are always readable text: bytes that are not UTF-8 become U+FFFD. The exact bytes are then in ` + "`stdout_base64`" + ` and
 ` + "`stderr_base64`" + `.
 
 `

@@ -1,5 +1,10 @@
-// Package hooks has what happens at fixed moments of a sandbox's life: so far the checks at its start. It says what is to
-// be tried and judges what was seen; who looks is package container.
+// Package hooks has the checks at each start of a sandbox: the table of them, the facts that each needs, and the judgement of
+// these facts. It makes no system call on a sandbox itself: package container collects the facts, from inside the sandbox and
+// from outside. So each judgement can be tested with facts that no real sandbox has. Package hooks imports no other package
+// of this repository.
+//
+// A check has up to three parts. The positive part must work inside, or else nothing was tested. The negative part must fail
+// inside. The control shows outside that it was the sandbox that made the negative part fail.
 package hooks
 
 import (
@@ -8,38 +13,38 @@ import (
 	"strings"
 )
 
-// Outcome is what became of a check.
+// Outcome is the outcome of a check.
 type Outcome string
 
-// Outcomes. A sandbox of which a check is broken is never used. What was not tested is not known to be good.
+// Outcomes. A broken check refuses the sandbox. A check that was not tested shows nothing, neither good nor bad.
 const (
 	Held      Outcome = "held"
 	Broken    Outcome = "broken"
 	NotTested Outcome = "not_tested"
 )
 
-// Result is what one check has found in one sandbox.
+// Result is the result of one check in one sandbox.
 type Result struct {
 	Name    string  `json:"name"`
 	Layer   string  `json:"layer"`
 	Result  Outcome `json:"result"`
-	Control string  `json:"control,omitempty"` // what was seen outside, or before the layer was there
-	Detail  string  `json:"detail,omitempty"`  // what is broken or was not tested, and why
+	Control string  `json:"control,omitempty"` // what the control showed: outside, or before the layer was there
+	Detail  string  `json:"detail,omitempty"`  // which parts are broken or were not tested, and why
 }
 
 // Check is a row of the table of checks.
 type Check struct {
 	Name     string `json:"name"`
-	Layer    string `json:"layer"`              // the wall that it leans on
-	Claim    string `json:"claim"`              // what must hold
-	Positive string `json:"positive"`           // what must work inside, or the rest shows nothing
-	Negative string `json:"negative,omitempty"` // what must fail inside, or must be so
-	Control  string `json:"control,omitempty"`  // what must be so outside
+	Layer    string `json:"layer"`              // the mechanism that it tests
+	Claim    string `json:"claim"`              // the property that must hold
+	Positive string `json:"positive"`           // what must work inside; otherwise the negative part shows nothing
+	Negative string `json:"negative,omitempty"` // what must fail inside, or must be true there
+	Control  string `json:"control,omitempty"`  // what must be true outside
 
 	judge func(*Subject, *Facts, *verdict)
 }
 
-// Checks is the table: all that is tried at each start, from where a program would run.
+// Checks is the table of the checks at each start. They run where a program would run.
 func Checks() []Check {
 	return slices.Concat(networkChecks(), fileChecks(), idChecks(), processChecks())
 }
@@ -48,25 +53,25 @@ func networkChecks() []Check {
 	return []Check{
 		{
 			Name: "net_tcp_outside_blocked", Layer: "network namespace",
-			Claim:    "a TCP port of the host's loopback is out of reach",
-			Positive: "a port of the sandbox's own loopback answers", Negative: "connect to 127.0.0.1, and ::1, is refused or finds no network",
+			Claim:    "the program cannot reach a TCP port of the host's loopback",
+			Positive: "a port of the sandbox's own loopback answers", Negative: "connect to 127.0.0.1 and to ::1 is refused or finds no network",
 			Control: "the launcher listens there, and reaches itself", judge: judgeTCP,
 		},
 		{
 			Name: "net_udp_outside_blocked", Layer: "network namespace",
-			Claim:    "a UDP port of the host's loopback is out of reach",
-			Positive: "a datagram can be sent", Negative: "it does not arrive at the launcher",
-			Control: "the launcher receives its own", judge: judgeUDP,
+			Claim:    "the program cannot reach a UDP port of the host's loopback",
+			Positive: "the program can send a datagram", Negative: "the datagram does not arrive at the launcher",
+			Control: "the launcher receives its own datagram", judge: judgeUDP,
 		},
 		{
 			Name: "net_abstract_outside_blocked", Layer: "network namespace",
-			Claim:    "an abstract Unix socket of the host is out of reach",
-			Positive: "a Unix socket can be made", Negative: "connect is refused",
+			Claim:    "the program cannot reach an abstract Unix socket of the host",
+			Positive: "the program can make a Unix socket", Negative: "connect is refused",
 			Control: "the launcher listens there, and reaches itself", judge: judgeAbstract,
 		},
 		{
 			Name: "forwarded_ports_open", Layer: "relay",
-			Claim:    "each forwarded port answers",
+			Claim:    "each forwarded port accepts connections",
 			Positive: "connect to it succeeds", judge: judgeForwards,
 		},
 	}
@@ -76,51 +81,51 @@ func fileChecks() []Check {
 	return []Check{
 		{
 			Name: "secret_absent", Layer: "mounts",
-			Claim:    "no secret of the policy is there under any name that the view could have for it",
-			Positive: "what is granted is there", Negative: "the name leads nowhere, or to another file",
+			Claim:    "the view has no secret of the policy, under any name that it could have for it",
+			Positive: "the grants exist inside", Negative: "the path leads nowhere, or to another file",
 			Control: "the secret exists on the host", judge: judgeSecrets,
 		},
 		{
 			Name: "probe_paths_absent", Layer: "mounts",
-			Claim:    "the state directory, the caller's home, its runtime directory, the host's password file and the sockets of its engines are not there unless granted",
-			Positive: "what is granted is there", Negative: "the name leads nowhere, or to another file",
+			Claim:    "unless granted, the view has none of these: the state directory, the caller's home, its runtime directory, the host's password file, the sockets of container engines",
+			Positive: "the grants exist inside", Negative: "the path leads nowhere, or to another file",
 			Control: "it exists on the host", judge: judgeProbes,
 		},
 		{
 			Name: "deny_unreadable", Layer: "masks",
-			Claim:    "what is denied cannot be opened",
-			Positive: "something stands at its name: the mask", Negative: "open fails with EACCES, and it is not the host's file",
+			Claim:    "the program cannot open a denied file",
+			Positive: "a mask exists at its path", Negative: "open fails with EACCES, and the file there is not the host's",
 			Control: "the host's file exists", judge: judgeMasks,
 		},
 		{
 			Name: "proc_hidden", Layer: "masks of /proc",
-			Claim:    "the files of /proc that tell of the machine are covered",
-			Positive: "the rest of /proc is there", Negative: "an empty device or directory stands there",
-			Control: "the host's /proc has them", judge: judgeProc,
+			Claim:    "the files of /proc that describe the machine are masked",
+			Positive: "the rest of /proc exists", Negative: "each of them is an empty device or directory",
+			Control: "the host's /proc has these files", judge: judgeProc,
 		},
 		{
 			Name: "grants_readable", Layer: "mounts",
-			Claim:    "each grant is there: the host's very file or directory",
-			Positive: "it has the number of the host's, and can be read where its mode allows that",
+			Claim:    "each grant is in the view, and is the host's own file or directory",
+			Positive: "its inode is the host's, and the program can read it if its mode allows that",
 			Control:  "it exists on the host", judge: judgeGrants,
 		},
 		{
 			Name: "readonly_not_writable", Layer: "read-only mounts",
-			Claim:    "read-only grants, masks, the root and parts of /proc cannot be written",
-			Positive: "it is there", Negative: "its mount is read-only; to open it for writing, or to make a nameless file in it, fails",
-			Control: "how many the launcher can write outside", judge: judgeReadOnly,
+			Claim:    "the program cannot write read-only grants, masks, the root and parts of /proc",
+			Positive: "the path exists", Negative: "its mount is read-only; opening it for writing, or making a nameless file in it, fails",
+			Control: "how many of them the launcher can write outside", judge: judgeReadOnly,
 		},
 		{
 			Name: "workspace_writable", Layer: "mounts",
-			Claim:    "the workspace and every other writable grant can be written",
-			Positive: "in a directory a nameless file can be made; a file says that it may be written",
-			Control:  "the launcher may write it outside", judge: judgeWritable,
+			Claim:    "the program can write the workspace and every other writable grant",
+			Positive: "the program can make a nameless file in a directory; access(2) says that it may write a file",
+			Control:  "the launcher may write the grant outside", judge: judgeWritable,
 		},
 		{
 			Name: "foreign_files_kept", Layer: "read-only mounts and the program's id",
-			Claim:    "what no grant shows cannot be changed: its mode, owner, times, attributes and names",
-			Positive: "it is there", Negative: "chmod, chown, utimensat, setxattr, linkat, renameat2 and unlinkat fail, in forms that change nothing",
-			Control: "how much of it is the launcher's own", judge: judgeForeign,
+			Claim:    "the program cannot change the mode, owner, times, attributes or names of files that no grant shows",
+			Positive: "the file exists", Negative: "chmod, chown, utimensat, setxattr, linkat, renameat2 and unlinkat fail, in forms that change nothing",
+			Control: "how many of these files belong to the launcher", judge: judgeForeign,
 		},
 	}
 }
@@ -129,9 +134,9 @@ func idChecks() []Check {
 	return []Check{
 		{
 			Name: "program_id", Layer: "user namespace and idmapped mounts",
-			Claim:    "the program's id on the host is the one that was planned, and not root's; what it makes in a grant belongs to whom it should",
-			Positive: "a message of the program arrives", Negative: "its uid and gid, which the kernel has added, are those; a nameless file has the right owner on disk",
-			Control: "the launcher's own", judge: judgeID,
+			Claim:    "the program's id on the host is the planned one, and not root's; a file that it makes in a grant has the planned owner",
+			Positive: "a message of the program arrives at the launcher", Negative: "the kernel adds these ids to the message; a nameless file has the planned owner on disk",
+			Control: "the launcher's own ids", judge: judgeID,
 		},
 	}
 }
@@ -140,62 +145,62 @@ func processChecks() []Check {
 	return []Check{
 		{
 			Name: "no_capability", Layer: "capabilities",
-			Claim:    "no capability in any set, and no way back to one",
-			Positive: "the sets can be read", Negative: "all five are empty; securebits are locked",
-			Control: "the same process had some when it entered its user namespace", judge: judgeCapabilities,
+			Claim:    "the program has no capability in any set, and cannot regain one",
+			Positive: "the capability sets can be read", Negative: "all five sets are empty; securebits are locked",
+			Control: "the same process had capabilities when it entered its user namespace", judge: judgeCapabilities,
 		},
 		{
 			Name: "no_new_privs", Layer: "no_new_privs",
-			Claim:    "no setuid file and no file capability gives anything",
-			Positive: "the flag can be read", Negative: "it is 1",
-			Control: "the same process had not set it when it entered", judge: judgeNoNewPrivs,
+			Claim:    "no setuid file and no file capability gives the program a privilege",
+			Positive: "the flag can be read", Negative: "the flag is 1",
+			Control: "the flag was not set when the same process entered its user namespace", judge: judgeNoNewPrivs,
 		},
 		{
 			Name: "seccomp_filter", Layer: "seccomp",
-			Claim:    "our filter is loaded",
-			Positive: "the mode can be read", Negative: "mode 2, and one filter more than before",
-			Control: "the same process without it", judge: judgeSeccomp,
+			Claim:    "the seccomp filter is loaded",
+			Positive: "the seccomp mode can be read", Negative: "the mode is 2, with one filter more than before",
+			Control: "the same process without the filter", judge: judgeSeccomp,
 		},
 		{
 			Name: "refused_calls", Layer: "seccomp",
-			Claim:    "the filter refuses what it should",
+			Claim:    "the filter refuses calls of the list",
 			Positive: "other calls work", Negative: "each call fails with the filter's errno",
-			Control: "without the filter the same process gets another answer", judge: judgeRefused,
+			Control: "without the filter the same process gets another result", judge: judgeRefused,
 		},
 		{
 			Name: "namespaces_own", Layer: "namespaces",
-			Claim:    "every namespace is the sandbox's own, and those of an exec that exec's own",
-			Positive: "their numbers can be read", Negative: "they differ from the host's and process 1's",
-			Control: "the numbers of the host's and of process 1's", judge: judgeNamespaces,
+			Claim:    "every namespace belongs to the sandbox, or to the exec alone",
+			Positive: "the inodes of the namespaces can be read", Negative: "they differ from the host's, and those of the exec from process 1's",
+			Control: "the inodes of the namespaces of the host and of process 1", judge: judgeNamespaces,
 		},
 		{
 			Name: "host_processes_hidden", Layer: "PID namespace and /proc",
-			Claim:    "no process is there but those of the exec",
-			Positive: "/proc lists the exec's own", Negative: "it lists no other; a signal to the launcher finds nobody",
+			Claim:    "the program sees only the processes of its exec",
+			Positive: "/proc lists the processes of the exec", Negative: "/proc lists no other process; a signal to the launcher's pid finds no process",
 			Control: "the launcher and process 1 exist on the host", judge: judgeProcesses,
 		},
 		{
 			Name: "descriptors", Layer: "close_range",
-			Claim:    "descriptors 0, 1 and 2 and no other",
-			Positive: "these three are there", Negative: "no other is",
-			Control: "the launcher has more", judge: judgeDescriptors,
+			Claim:    "the program has descriptors 0, 1 and 2 and no other",
+			Positive: "these three are open", Negative: "no other is open",
+			Control: "the launcher has more descriptors", judge: judgeDescriptors,
 		},
 		{
 			Name: "environment", Layer: "environment",
-			Claim:    "only variables that the policy names are handed to execve",
-			Positive: "those that it sets are", Negative: "a variable of the caller's is not",
-			Control: "the caller has it", judge: judgeEnvironment,
+			Claim:    "execve gets only variables that the policy names",
+			Positive: "it gets the variables that the policy sets", Negative: "it does not get a variable that the caller has and the policy does not name",
+			Control: "the caller has that variable", judge: judgeEnvironment,
 		},
 		{
-			Name: "limits_read_back", Layer: "rlimits, processors and control groups",
-			Claim:    "the limits that the kernel holds for a process are as the policy says",
-			Positive: "they can be read", Negative: "they are no higher; the process is in the exec's own control groups",
-			Control: "the launcher's own limit is higher, or its group another", judge: judgeLimits,
+			Name: "limits_read_back", Layer: "rlimits, processors and cgroups",
+			Claim:    "the limits that the kernel enforces for a process are those of the policy",
+			Positive: "the limits can be read", Negative: "none is higher than in the policy; the process is in the exec's own cgroups",
+			Control: "the launcher's own limit is higher, or it is in another cgroup", judge: judgeLimits,
 		},
 	}
 }
 
-// Judge says for each check what the facts mean. It is pure.
+// Judge computes the result of each check from the facts. It is a pure function.
 func Judge(s *Subject, f *Facts) []Result {
 	table := Checks()
 	list := make([]Result, 0, len(table))
@@ -207,7 +212,7 @@ func Judge(s *Subject, f *Facts) []Result {
 	return list
 }
 
-// verdict collects what became of the single things that a check looks at.
+// verdict counts the parts of one check: those that held, those that are broken, and those that were not tested.
 type verdict struct {
 	held     int
 	broken   []string
@@ -225,7 +230,8 @@ func (v *verdict) lack(format string, args ...any) {
 	v.untested = append(v.untested, fmt.Sprintf(format, args...))
 }
 
-// result is the worst of what was found: a check of which a part was not tested was not tested, and says how much was.
+// result is the worst outcome of the parts: if one part was not tested, the check is not tested. Its detail says how many
+// parts held.
 func (v *verdict) result(c Check) Result {
 	r := Result{Name: c.Name, Layer: c.Layer, Result: Held, Control: v.control}
 	switch {
@@ -236,12 +242,12 @@ func (v *verdict) result(c Check) Result {
 	case len(v.untested) > 0:
 		r.Result, r.Detail = NotTested, shorten(v.untested)
 	case v.held == 0:
-		r.Result, r.Detail = NotTested, "there is none"
+		r.Result, r.Detail = NotTested, "there is nothing to check"
 	}
 	return r
 }
 
-// shorten keeps a message readable: a broken layer is often broken everywhere.
+// shorten names only the first few parts, because a broken layer often breaks every part.
 func shorten(list []string) string {
 	const most = 3
 	if len(list) > most {
@@ -250,7 +256,7 @@ func shorten(list []string) string {
 	return strings.Join(list, "; ")
 }
 
-// BrokenOf are the results that refuse a start.
+// BrokenOf returns the results that refuse a start.
 func BrokenOf(list []Result) []Result {
 	var broken []Result
 	for _, r := range list {

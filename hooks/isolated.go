@@ -2,8 +2,8 @@ package hooks
 
 import "slices"
 
-// always are the checks that every sandbox needs to be called isolated. The others try what not every policy has: forwards,
-// secrets, denies, limits.
+// always are the checks that every isolated sandbox needs. The other checks need a policy with forwards, secrets, denies or
+// limits.
 func always() []string {
 	return []string{
 		"net_tcp_outside_blocked", "net_udp_outside_blocked", "net_abstract_outside_blocked", "probe_paths_absent", "proc_hidden",
@@ -12,8 +12,8 @@ func always() []string {
 	}
 }
 
-// Isolated says whether the checks at a sandbox's start have shown it to be isolated: each check that every sandbox needs was
-// held, and none was broken. A sandbox on the host's network, or one whose checks could not be made, is not.
+// Isolated reports whether the checks at a sandbox's start have shown it to be isolated: each check that every sandbox needs
+// was held, and no check was broken. A sandbox on the host's network is not isolated, nor is one without checks.
 func Isolated(results []Result) bool {
 	held := map[string]bool{}
 	for _, r := range results {

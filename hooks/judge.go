@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// unreachable are the answers of a network in which the target is not.
+// unreachable reports whether an error shows that the target is not in this network.
 func unreachable(err error) bool {
 	for _, e := range []unix.Errno{
 		unix.ECONNREFUSED, unix.ENETUNREACH, unix.EHOSTUNREACH, unix.EADDRNOTAVAIL, unix.EAFNOSUPPORT, unix.ENOENT,
@@ -23,7 +23,7 @@ func unreachable(err error) bool {
 	return false
 }
 
-// ErrSilence is what came of a datagram to which there was neither answer nor error.
+// ErrSilence is the result of a datagram with neither an answer nor an error.
 var ErrSilence = errors.New("no answer")
 
 const hostNetwork = "not claimed: the policy gives the host's network"
@@ -76,7 +76,7 @@ func judgeForwards(s *Subject, f *Facts, v *verdict) {
 	}
 }
 
-// status finds a field of /proc/self/status.
+// status returns a field of /proc/self/status.
 func status(m map[string]string, name string, v *verdict) (string, bool) {
 	text, ok := m[name]
 	if !ok {
@@ -85,7 +85,7 @@ func status(m map[string]string, name string, v *verdict) (string, bool) {
 	return text, ok
 }
 
-// Securebits that a program has: uid 0 means nothing, and all of it is locked.
+// lockedBits are the securebits of a program: uid 0 gives no capability, and all bits are locked.
 const lockedBits = 0xef
 
 func judgeCapabilities(_ *Subject, f *Facts, v *verdict) {
@@ -110,7 +110,7 @@ func judgeCapabilities(_ *Subject, f *Facts, v *verdict) {
 	before := f.StatusAtEntry["CapEff"]
 	v.control = "CapEff was " + before
 	if strings.Trim(before, "0") == "" {
-		v.lack("the process had none before either")
+		v.lack("the process had no capability before either")
 	}
 }
 
@@ -157,21 +157,21 @@ func judgeSeccomp(_ *Subject, f *Facts, v *verdict) {
 }
 
 func judgeRefused(_ *Subject, f *Facts, v *verdict) {
-	told := 0
+	shown := 0
 	for _, c := range f.Refused {
 		switch {
 		case !errors.Is(c.Filtered, c.Want):
 			v.fail("%s answers %v, not %v", c.Name, orSuccess(c.Filtered), c.Want)
 		case errors.Is(c.Unfiltered, c.Want):
-			// The kernel refuses it with the same word, to this process, without a filter: it shows nothing here.
+			// The kernel gives this process the same error without a filter, so the call shows nothing about the filter.
 		default:
-			told++
+			shown++
 			v.hold()
 		}
 	}
-	v.control = fmt.Sprintf("%d of %d calls answer otherwise without the filter", told, len(f.Refused))
-	if told == 0 {
-		v.lack("no call answers otherwise without the filter")
+	v.control = fmt.Sprintf("%d of %d calls have another result without the filter", shown, len(f.Refused))
+	if shown == 0 {
+		v.lack("no call has another result without the filter")
 	}
 }
 
@@ -210,13 +210,13 @@ func judgeProcesses(_ *Subject, f *Facts, v *verdict) {
 	}
 	for _, p := range f.Processes {
 		if p > 2 {
-			v.fail("process %d can be seen", p)
+			v.fail("the program sees process %d", p)
 		}
 	}
 	if len(v.broken) == 0 {
 		v.hold()
 	}
-	there := 0
+	existing := 0
 	for _, p := range f.Signalled {
 		switch {
 		case p.Outside != nil:
@@ -225,13 +225,13 @@ func judgeProcesses(_ *Subject, f *Facts, v *verdict) {
 		case errors.Is(p.Inside, unix.ESRCH):
 			v.hold()
 		case p.Inside == nil, errors.Is(p.Inside, unix.EPERM):
-			v.fail("process %d of the host is there to be signalled", p.PID)
+			v.fail("the program can find process %d of the host by a signal", p.PID)
 		default:
 			v.lack("signal to process %d: %v", p.PID, p.Inside)
 		}
-		there++
+		existing++
 	}
-	v.control = fmt.Sprintf("%d processes that exist outside", there)
+	v.control = fmt.Sprintf("%d processes that exist outside", existing)
 }
 
 func judgeDescriptors(_ *Subject, f *Facts, v *verdict) {
@@ -241,7 +241,7 @@ func judgeDescriptors(_ *Subject, f *Facts, v *verdict) {
 	}
 	for fd := range 3 {
 		if !slices.Contains(f.Descriptors, fd) {
-			v.lack("descriptor %d is not there", fd)
+			v.lack("descriptor %d is not open", fd)
 		}
 	}
 	for _, fd := range f.Descriptors {
@@ -254,7 +254,7 @@ func judgeDescriptors(_ *Subject, f *Facts, v *verdict) {
 	}
 	v.control = fmt.Sprintf("the launcher has %d", f.HostDescriptors)
 	if f.HostDescriptors <= 3 {
-		v.lack("the launcher has no other descriptor that could have come along")
+		v.lack("the launcher has no other descriptor that the program could have inherited")
 	}
 }
 
@@ -263,7 +263,7 @@ func judgeEnvironment(s *Subject, f *Facts, v *verdict) {
 		if slices.Contains(s.Env, name) {
 			v.hold()
 		} else if name != f.Canary {
-			v.fail("%s is handed on", name)
+			v.fail("%s is passed to the program", name)
 		}
 	}
 	for _, name := range s.Env {
@@ -277,11 +277,11 @@ func judgeEnvironment(s *Subject, f *Facts, v *verdict) {
 	})
 	switch {
 	case f.Canary == "":
-		v.lack("the caller had no variable to keep out")
+		v.lack("the caller has no variable that the policy does not allow")
 	case allowed:
-		v.lack("the policy lets every variable of the caller's in")
+		v.lack("the policy allows every variable of the caller")
 	case slices.Contains(f.Env, f.Canary):
-		v.fail("a variable of the caller's that the policy does not name is handed on")
+		v.fail("a variable of the caller that the policy does not name is passed to the program")
 	default:
 		v.hold()
 	}
@@ -308,16 +308,16 @@ func judgeLimits(_ *Subject, f *Facts, v *verdict) {
 		case g.Want != "" && strings.HasSuffix(g.Got, g.Want):
 			v.hold()
 		case g.Want != "":
-			v.fail("the process is in control group %q for %s, not in one that ends in %q", g.Got, g.Controllers, g.Want)
+			v.fail("the process is in cgroup %q for %s, not in one that ends in %q", g.Got, g.Controllers, g.Want)
 		case g.Counted:
 			v.hold()
 		default:
-			v.lack("the control group for %s has counted nothing", g.Controllers)
+			v.lack("the cgroup for %s has counted nothing", g.Controllers)
 		}
 	}
 	if len(f.Limits)+len(f.Groups) == 0 {
-		v.lack("the policy asks for none that the kernel holds for a process")
+		v.lack("the policy has no limit that the kernel enforces for a process")
 		return
 	}
-	v.control = fmt.Sprintf("%d of %d are higher for the launcher; %d control groups", higher, len(f.Limits), len(f.Groups))
+	v.control = fmt.Sprintf("%d of %d are higher for the launcher; %d cgroups", higher, len(f.Limits), len(f.Groups))
 }

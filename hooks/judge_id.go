@@ -7,7 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// mayWrite is for modes that leave no doubt, as mayRead.
+// mayWrite reports whether the mode alone shows that the program may write, as mayRead does for reading.
 func mayWrite(n Node, s *Subject) bool {
 	const owner = 0o200
 	return n.Err == nil && n.UID == s.Owner[0] && n.Mode&owner != 0
@@ -31,16 +31,17 @@ func judgeID(s *Subject, f *Facts, v *verdict) {
 		switch {
 		case seen.Made == nil:
 		case seen.Made.Err != nil:
-			v.lack("whose a file in %q is on disk cannot be read: %v", p.Inside, seen.Made.Err)
+			v.lack("the owner on disk of a file in %q cannot be read: %v", p.Inside, seen.Made.Err)
 		case seen.Made.UID != s.Owner[0]:
-			v.fail("a file that is made in %q belongs to uid %d on disk, not to uid %d", p.Inside, seen.Made.UID, s.Owner[0])
+			v.fail("a file that the program makes in %q belongs to uid %d on disk, not to uid %d", p.Inside, seen.Made.UID, s.Owner[0])
 		default:
 			v.hold()
 		}
 	}, WritableGrant)
 }
 
-// refusal says whether an error means that a change was refused, and not that it came to nothing for another reason.
+// refusal reports whether an error means that the kernel refused a change. Other errors mean that the change failed for
+// another reason.
 func refusal(err error) bool {
 	for _, e := range []unix.Errno{unix.EPERM, unix.EACCES, unix.EROFS, unix.EXDEV, unix.EBUSY, unix.EOPNOTSUPP} {
 		if errors.Is(err, e) {
@@ -50,8 +51,8 @@ func refusal(err error) bool {
 	return false
 }
 
-// judgeForeign looks at changes that come to nothing when they are allowed: what the kernel then says is never one of the
-// refusals.
+// judgeForeign judges attempted changes. Where the kernel allows such a change, the attempt has no effect, and its error is
+// never one of the refusals.
 func judgeForeign(s *Subject, f *Facts, v *verdict) {
 	own, all := 0, 0
 	s.each(f, v, func(p Path, seen PathSeen) {

@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// each calls a function for what was seen of each path of some kinds. A path that nobody looked at is not tested.
+// each calls a function with the facts of each path of the given kinds. A path without facts is not tested.
 func (s *Subject) each(f *Facts, v *verdict, call func(Path, PathSeen), kinds ...PathKind) {
 	for i, p := range s.Paths {
 		switch {
@@ -21,7 +21,7 @@ func (s *Subject) each(f *Facts, v *verdict, call func(Path, PathSeen), kinds ..
 	}
 }
 
-// seen says whether somebody has looked: there is an error, a file, or a change that was tried.
+// seen reports whether there is any fact: an error, a file, or an attempted change.
 func (s *PathSeen) seen() bool {
 	return s.Inside.Err != nil || s.Inside.Ino != 0 || s.Inside.Mode != 0 || len(s.Changes) > 0
 }
@@ -30,26 +30,27 @@ func judgeSecrets(s *Subject, f *Facts, v *verdict) { judgeAbsent(s, f, v, Secre
 
 func judgeProbes(s *Subject, f *Facts, v *verdict) { judgeAbsent(s, f, v, ProbePath) }
 
-// judgeAbsent looks at what must not be there. Another file of the same name is no harm: the sandbox has a home too.
+// judgeAbsent judges paths that must not show the host's file. Another file of the same name is no fault, because the sandbox
+// has a home directory too.
 func judgeAbsent(s *Subject, f *Facts, v *verdict, kind PathKind) {
-	there, all := 0, 0
+	existing, all := 0, 0
 	s.each(f, v, func(p Path, seen PathSeen) {
 		all++
 		if seen.Outside.Err == nil {
-			there++
+			existing++
 		}
 		switch {
 		case seen.Outside.Err != nil:
 			v.lack("%q does not exist outside: %v", p.Host, seen.Outside.Err)
 		case seen.Inside.Same(seen.Outside):
-			v.fail("%q is there as %q", p.Host, p.Inside)
+			v.fail("%q is visible as %q", p.Host, p.Inside)
 		case seen.Inside.Err == nil, isAbsence(seen.Inside.Err):
 			v.hold()
 		default:
 			v.lack("%q: %v", p.Inside, seen.Inside.Err)
 		}
 	}, kind)
-	v.control = fmt.Sprintf("%d of %d exist outside", there, all)
+	v.control = fmt.Sprintf("%d of %d exist outside", existing, all)
 	if all == 0 {
 		v.control = ""
 	}
@@ -60,11 +61,11 @@ func isAbsence(err error) bool {
 }
 
 func judgeMasks(s *Subject, f *Facts, v *verdict) {
-	there, all := 0, 0
+	existing, all := 0, 0
 	s.each(f, v, func(p Path, seen PathSeen) {
 		all++
 		if seen.Outside.Err == nil {
-			there++
+			existing++
 		}
 		switch {
 		case seen.Inside.Same(seen.Outside):
@@ -72,7 +73,7 @@ func judgeMasks(s *Subject, f *Facts, v *verdict) {
 		case seen.Inside.Err == nil && seen.Open == nil:
 			v.fail("%q can be opened", p.Inside)
 		case p.Host == "" || seen.Outside.Err != nil:
-			v.lack("%q: what it hides cannot be seen outside either: %v", p.Inside, seen.Outside.Err)
+			v.lack("%q: the denied file cannot be looked at outside either: %v", p.Inside, seen.Outside.Err)
 		case seen.Inside.Err != nil:
 			v.lack("%q: there is no mask: %v", p.Inside, seen.Inside.Err)
 		case !errors.Is(seen.Open, unix.EACCES):
@@ -83,11 +84,11 @@ func judgeMasks(s *Subject, f *Facts, v *verdict) {
 	}, Mask)
 	s.each(f, v, func(p Path, seen PathSeen) {
 		if seen.Inside.Same(seen.Outside) {
-			v.fail("%q is there as %q", p.Host, p.Inside)
+			v.fail("%q is visible as %q", p.Host, p.Inside)
 		}
 	}, OtherName)
 	if all > 0 {
-		v.control = fmt.Sprintf("%d of %d exist outside", there, all)
+		v.control = fmt.Sprintf("%d of %d exist outside", existing, all)
 	}
 }
 
@@ -101,14 +102,14 @@ func judgeProc(s *Subject, f *Facts, v *verdict) {
 		case in.Err != nil:
 			v.lack("%q: %v", p.Inside, in.Err)
 		case in.Dir() && in.Dev == f.ProcDev:
-			v.fail("%q is not covered", p.Inside)
+			v.fail("%q is not masked", p.Inside)
 		case !in.Dir() && (in.Mode&unix.S_IFMT != unix.S_IFCHR || in.Rdev != null):
-			v.fail("%q is not covered", p.Inside)
+			v.fail("%q is not masked", p.Inside)
 		default:
 			v.hold()
 		}
 	}, HiddenProc)
-	v.control = "they are in the host's /proc"
+	v.control = "the host's /proc has them"
 }
 
 func judgeGrants(s *Subject, f *Facts, v *verdict) {
@@ -116,17 +117,17 @@ func judgeGrants(s *Subject, f *Facts, v *verdict) {
 		in := seen.Inside
 		switch {
 		case in.Err != nil && seen.Changed:
-			v.lack("%q was replaced outside meanwhile", p.Host)
+			v.lack("%q was replaced outside during the check", p.Host)
 		case errors.Is(in.Err, unix.EACCES):
-			v.lack("%q: the mode of a directory above it keeps the program out", p.Inside)
+			v.lack("%q: the mode of a directory above it does not let the program in", p.Inside)
 		case in.Err != nil:
-			v.fail("%q is not there: %v", p.Inside, in.Err)
-		case p.Host == "": // a tmpfs: that it can be looked at is all there is to see
+			v.fail("%q does not exist: %v", p.Inside, in.Err)
+		case p.Host == "": // a tmpfs has no file of the host to compare with
 			v.hold()
 		case seen.Outside.Err != nil:
-			v.lack("%q cannot be seen outside: %v", p.Host, seen.Outside.Err)
+			v.lack("%q cannot be looked at outside: %v", p.Host, seen.Outside.Err)
 		case !in.Same(seen.Outside) && seen.Changed:
-			v.lack("%q was replaced outside meanwhile", p.Host)
+			v.lack("%q was replaced outside during the check", p.Host)
 		case !in.Same(seen.Outside):
 			v.fail("%q is not the host's %q", p.Inside, p.Host)
 		default:
@@ -134,24 +135,25 @@ func judgeGrants(s *Subject, f *Facts, v *verdict) {
 		}
 	}, ReadOnlyGrant, WritableGrant)
 	if s.Omitted > 0 {
-		v.lack("%d more grants than are looked at", s.Omitted)
+		v.lack("%d more grants than the check looks at", s.Omitted)
 	}
-	v.control = "the same numbers outside"
+	v.control = "the same inodes outside"
 }
 
-// judgeRead holds a grant to its mode: the mode may keep the program out as it would outside.
+// judgeRead compares the result of reading a grant with its mode, which may refuse the program as it would outside.
 func judgeRead(p Path, seen PathSeen, s *Subject, v *verdict) {
 	switch {
 	case seen.Open == nil:
 		v.hold()
 	case mayRead(seen.Outside, s):
 		v.fail("%q cannot be read: %v", p.Inside, seen.Open)
-	default: // it is shown, and its mode says that this program may not read it
+	default: // the mode does not let this program read it
 		v.hold()
 	}
 }
 
-// mayRead is for modes that leave no doubt, whatever the program's groups and the file's lists of access are.
+// mayRead reports whether the mode alone shows that the program may read, whatever its groups and the file's access control
+// list are.
 func mayRead(n Node, s *Subject) bool {
 	const owner, all = 0o400, 0o444
 	return n.Mode&all == all || n.UID == s.Owner[0] && n.Mode&owner != 0
@@ -161,7 +163,7 @@ func judgeReadOnly(s *Subject, f *Facts, v *verdict) {
 	writable, all := 0, 0
 	s.each(f, v, func(p Path, seen PathSeen) {
 		if p.Kind == Mask && seen.Outside.Err != nil {
-			return // there is nothing to mask
+			return // the denied file does not exist
 		}
 		all++
 		if seen.CanWrite {
@@ -170,7 +172,7 @@ func judgeReadOnly(s *Subject, f *Facts, v *verdict) {
 		in := seen.Inside
 		switch {
 		case in.Err != nil:
-			v.lack("%q is not there: %v", p.Inside, in.Err)
+			v.lack("%q does not exist: %v", p.Inside, in.Err)
 		case !in.ReadOnly:
 			v.fail("%q is on a mount that can be written", p.Inside)
 		case p.Kind != Mask && seen.Write == nil && !in.Special():
@@ -180,7 +182,7 @@ func judgeReadOnly(s *Subject, f *Facts, v *verdict) {
 		}
 	}, ReadOnlyGrant, ReadOnlyOwn, ReadOnlyProc, Mask)
 	if s.Omitted > 0 {
-		v.lack("%d more grants than are looked at", s.Omitted)
+		v.lack("%d more grants than the check looks at", s.Omitted)
 	}
 	v.control = fmt.Sprintf("the launcher can write %d of %d", writable, all)
 }
@@ -193,7 +195,7 @@ func judgeWritable(s *Subject, f *Facts, v *verdict) {
 		case seen.Write == nil:
 			v.hold()
 		case seen.Changed:
-			v.lack("%q was replaced outside meanwhile", p.Host)
+			v.lack("%q was replaced outside during the check", p.Host)
 		case p.Host != "" && !seen.CanWrite:
 			v.lack("%q: the launcher cannot write it outside either", p.Host)
 		case errors.Is(seen.Write, unix.EROFS), errors.Is(seen.Write, unix.ENOENT), errors.Is(seen.Write, unix.ENOTDIR):

@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// sound is a sandbox of which everything holds.
+// sound is a sandbox for which every check holds.
 func sound() (*Subject, *Facts) {
 	s := &Subject{
 		Network: true, Forwards: []uint16{8000}, Env: []string{"HOME", "PATH"}, EnvAllow: []string{"LC_*"},
@@ -180,7 +180,7 @@ func TestJudge(t *testing.T) {
 	}
 }
 
-// TestNothingSeen: what was not looked at is not held. The zero value of every fact means that nobody looked.
+// TestNothingSeen: a check without facts is not held. The zero value of every fact means that nobody looked.
 func TestNothingSeen(t *testing.T) {
 	s, _ := sound()
 	for _, subject := range []*Subject{s, {}} {

@@ -17,13 +17,13 @@ const (
 	KindEnd     = "SANDBOX_END"
 )
 
-// Event is what can stand in a record: *Session, *Check, *Run, *Network and *End.
+// Event is an event of a record: *Session, *Check, *Run, *Network and *End.
 type Event interface {
 	kind() string
 	redacted(r *Redactor) Event // a copy without the values of keys
 }
 
-// newEvent makes an empty event of a kind, or nil where there is none.
+// newEvent makes an empty event of a kind, or nil if the kind is unknown.
 func newEvent(kind string) Event {
 	switch kind {
 	case KindSession:
@@ -40,25 +40,25 @@ func newEvent(kind string) Event {
 	return nil
 }
 
-// Session is what a sandbox is, told once when it has been made.
+// Session describes the sandbox. It is written once, when the sandbox has been made.
 type Session struct {
-	Format       int               `json:"format"`         // Append fills it in
+	Format       int               `json:"format"`         // Append sets it
 	Sandbox      string            `json:"sandbox"`        // its id
 	Name         string            `json:"name,omitempty"` // the policy's
 	PolicyFile   string            `json:"policy_file"`
-	PolicyDigest string            `json:"policy_digest"` // of the policy's meaning, as spec.Policy has it
+	PolicyDigest string            `json:"policy_digest"` // spec.Policy.Digest
 	SpecDigest   string            `json:"spec_digest"`   // of the OCI configuration as JSON, in hex
 	Kernel       string            `json:"kernel"`        // its release
-	Backend      string            `json:"backend"`       // what has made it
-	Process      *Process          `json:"process"`       // process 1, as the kernel tells
+	Backend      string            `json:"backend"`       // the library that made the sandbox
+	Process      *Process          `json:"process"`       // process 1, as the kernel describes it
 	Network      string            `json:"network"`       // the mode
 	Mounts       []Mount           `json:"mounts"`
 	Limits       []Limit           `json:"limits"`
-	Weaker       []Weakness        `json:"weaker"` // what was asked for and cannot be had
+	Weaker       []Weakness        `json:"weaker"` // protections that are weaker than the policy asks for
 	Versions     map[string]string `json:"versions"`
 }
 
-// Mount is one thing that a sandbox sees.
+// Mount is one mount of the view.
 type Mount struct {
 	Target   string `json:"target"`
 	Source   string `json:"source,omitempty"` // on the host
@@ -66,15 +66,15 @@ type Mount struct {
 	Writable bool   `json:"writable"`
 }
 
-// Limit says how a limit is held.
+// Limit is a limit and what enforces it.
 type Limit struct {
 	Name       string  `json:"limit"`
-	Value      float64 `json:"value"` // seconds, bytes or a number of things
+	Value      float64 `json:"value"` // seconds, bytes or a count
 	EnforcedBy string  `json:"enforced_by"`
-	Verified   bool    `json:"verified"` // it has been read back
+	Verified   bool    `json:"verified"` // the launcher has read it back
 }
 
-// Weakness is a protection that was asked for and cannot be had, with the reason.
+// Weakness is a protection that this machine gives only in part, with the reason.
 type Weakness struct {
 	What   string `json:"what"`
 	Reason string `json:"reason"`
@@ -87,26 +87,26 @@ const (
 	NotTested = "not_tested"
 )
 
-// Check is a claim that was put to the test.
+// Check is the result of one check.
 type Check struct {
 	Name    string `json:"name"`
-	Layer   string `json:"layer"`   // the wall that is meant
+	Layer   string `json:"layer"`   // the mechanism that was tested
 	What    string `json:"what"`    // the claim
-	Control string `json:"control"` // what was seen to work, or to be there, so that the test can fail
+	Control string `json:"control"` // what worked, or existed, outside; without it the check could not fail
 	Result  string `json:"result"`
-	Why     string `json:"why,omitempty"` // where it did not hold, or was not tested
+	Why     string `json:"why,omitempty"` // why it is broken or was not tested
 }
 
-// Run is one exec, told when it has ended.
+// Run is one exec. It is written when the exec has ended.
 type Run struct {
 	Exec       string    `json:"exec"`
 	ArgvSHA256 string    `json:"argv_sha256"` // ArgvDigest
 	Cwd        string    `json:"cwd"`
-	Outcome    string    `json:"outcome"` // this and the next three are those of the result
+	Outcome    string    `json:"outcome"` // these four are as in the result
 	Finding    *string   `json:"finding"`
 	ExitCode   int       `json:"exit_code"`
 	Signal     *string   `json:"signal"`
-	Error      string    `json:"error,omitempty"` // the code of one
+	Error      string    `json:"error,omitempty"` // an error's code
 	Started    time.Time `json:"started"`
 	Ended      time.Time `json:"ended"`
 	Usage      Usage     `json:"usage"`
@@ -125,13 +125,13 @@ type Usage struct {
 	Processes    int     `json:"processes"`
 }
 
-// Stream is what a program wrote. Where values of keys are redacted both are of the stream without them.
+// Stream is the length and digest of a program's output. With redaction both are of the redacted output.
 type Stream struct {
 	Bytes  int64  `json:"bytes"`
-	SHA256 string `json:"sha256"` // of all of it, in hex
+	SHA256 string `json:"sha256"` // of the whole stream, in hex
 }
 
-// Traffic sums up the network events of an exec.
+// Traffic is the sum of an exec's network events.
 type Traffic struct {
 	Allowed  int   `json:"allowed"`
 	Refused  int   `json:"refused"`
@@ -140,14 +140,14 @@ type Traffic struct {
 	BytesOut int64 `json:"bytes_out"`
 }
 
-// Network is one connection, or one that was refused.
+// Network is one connection, allowed or refused.
 type Network struct {
-	Exec       string  `json:"exec,omitempty"` // where it is known
+	Exec       string  `json:"exec,omitempty"` // if it is known
 	Way        string  `json:"way"`            // such as "forward", "http", "socks", "direct", "dns"
 	Host       string  `json:"host"`
 	Port       int     `json:"port,omitempty"`
-	Address    string  `json:"address,omitempty"` // that was connected to
-	Rule       string  `json:"rule,omitempty"`    // that allowed it
+	Address    string  `json:"address,omitempty"` // the address of the connection
+	Rule       string  `json:"rule,omitempty"`    // the rule that allowed it
 	Verdict    string  `json:"verdict"`           // "allowed", "refused" or "failed"
 	Reason     string  `json:"reason,omitempty"`
 	BytesIn    int64   `json:"bytes_in"` // to the program
@@ -162,19 +162,20 @@ const (
 	Lost       = "lost"
 )
 
-// End is what became of a sandbox.
+// End is the end of a sandbox.
 type End struct {
 	Why string `json:"why"`
-	// Execs is the number of the last exec: there is a Run for each from 1 on, or something ran that is not told of.
+	// Execs is the number of the last exec. There should be a Run for each number from 1 on; if one is missing, the record has no
+	// event of an exec.
 	Execs    uint64   `json:"execs"`
-	Released []string `json:"released"` // what was given back
-	// Litter are paths of the host below grants that exist now and did not before, since something was mounted there.
-	// Nil, of this and Orphans, says that nobody has looked.
+	Released []string `json:"released"` // resources that were released
+	// Litter are mount points on the host, below grants, that exist now and did not exist before the sandbox. Nil, here and in
+	// Orphans, means that nobody looked.
 	Litter  []string `json:"litter"`
-	Orphans []Orphan `json:"orphans"` // processes that are left
+	Orphans []Orphan `json:"orphans"` // leftover processes
 }
 
-// Orphan is a process of a sandbox that is no more.
+// Orphan is a process that still exists after its sandbox.
 type Orphan struct {
 	PID     int    `json:"pid"`
 	Command string `json:"command"`
@@ -234,7 +235,7 @@ type Meter struct {
 	sum   hash.Hash
 }
 
-// NewMeter makes a Meter that has seen nothing.
+// NewMeter makes a Meter of an empty stream.
 func NewMeter() *Meter { return &Meter{sum: sha256.New()} }
 
 func (m *Meter) Write(p []byte) (int, error) {
@@ -242,5 +243,5 @@ func (m *Meter) Write(p []byte) (int, error) {
 	return m.sum.Write(p)
 }
 
-// Stream is what was written so far.
+// Stream is the length and digest of the bytes written so far.
 func (m *Meter) Stream() Stream { return Stream{m.bytes, hex.EncodeToString(m.sum.Sum(nil))} }

@@ -10,7 +10,7 @@ import (
 	"syscall"
 )
 
-// Process is what the kernel tells of a process.
+// Process is the kernel's description of a process.
 type Process struct {
 	Namespaces   map[string]Namespace `json:"namespaces"` // by type, such as "user", "mnt", "net"
 	UID          []int                `json:"uid"`        // real, effective, saved and of the file system, as the reader sees them
@@ -18,24 +18,24 @@ type Process struct {
 	Groups       []int                `json:"groups"`
 	Capabilities map[string]string    `json:"capabilities"` // "inheritable", "permitted", "effective", "bounding", "ambient": in hex
 	NoNewPrivs   bool                 `json:"no_new_privs"`
-	Seccomp      int                  `json:"seccomp"` // its mode: 0 none, 1 strict, 2 filter
+	Seccomp      int                  `json:"seccomp"` // mode: 0 none, 1 strict, 2 filter
 }
 
-// Namespace is the number of one, and of the one that the reader of it is in. Where they are equal nothing is apart.
+// Namespace has the inode of a process's namespace, and that of the reader's. If they are equal, the two share the namespace.
 type Namespace struct {
 	Inode uint64 `json:"inode"`
 	Host  uint64 `json:"host"`
 }
 
-// namespaces are looked at where the kernel has them.
+// namespaces are the types that ReadProcess looks at, if the kernel has them.
 func namespaces() []string {
 	return []string{"cgroup", "ipc", "mnt", "net", "pid", "time", "user", "uts"}
 }
 
-// ReadProcess asks the kernel about a process by its directory in /proc, which stays that process' own even when its
-// number is given away.
+// ReadProcess reads the kernel's description of a process from its directory in /proc. An open directory stays with its process,
+// even if the kernel gives the pid to another one.
 func ReadProcess(proc *os.File) (*Process, error) {
-	// Not self, which is the first thread: libcontainer may have left that in a namespace of the sandbox that it has made.
+	// Not self, which is the first thread: libcontainer may have left that thread in a namespace of a sandbox.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	p := &Process{Namespaces: map[string]Namespace{}}
@@ -43,7 +43,7 @@ func ReadProcess(proc *os.File) (*Process, error) {
 	for _, name := range namespaces() {
 		host, err := inode(filepath.Join("/proc/thread-self/ns", name))
 		if err != nil {
-			continue // this kernel has none
+			continue // this kernel does not have the type
 		}
 		own, err := inode(filepath.Join(dir, "ns", name))
 		if err != nil {
@@ -66,7 +66,7 @@ func inode(path string) (uint64, error) {
 	return st.Ino, nil
 }
 
-// status reads the lines of /proc/PID/status that matter. One that is missing must not look like a zero.
+// status reads the needed lines of /proc/PID/status. A missing line is an error, because it must not look like zero.
 func (p *Process) status(text string) error {
 	f := fields{values: map[string]string{}}
 	for line := range strings.Lines(text) {
@@ -86,7 +86,7 @@ func (p *Process) status(text string) error {
 	return nil
 }
 
-// fields are lines by their names, and what is wrong with one that was asked for.
+// fields are the lines by name, and the first error about a line that was needed.
 type fields struct {
 	values map[string]string
 	err    error

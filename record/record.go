@@ -1,5 +1,5 @@
-// Package record tells what was done in a sandbox, so that it can be checked later, elsewhere, by somebody who was not
-// there. It also takes the values of keys out of what is kept (Redactor).
+// Package record writes the record of a sandbox and verifies it: later, on any machine, without the sandbox. It also has the
+// Redactor, which removes the values of keys from stored output. It imports no other package of this repository.
 //
 // # The file
 //
@@ -9,7 +9,7 @@
 //
 // "seq" counts from 1. "session" is random, and the same in all lines of a record. "prev" is the "hash" of the line before,
 // in the first line 64 zeros. "hash" comes last in its line, and is the SHA-256, in 64 hexadecimal digits, of all bytes of the
-// line that stand before `,"hash":"`; quotes within strings are escaped, so that these bytes occur only once. In Python:
+// line before `,"hash":"`; quotes within strings are escaped, so that these bytes occur only once. In Python:
 //
 //	import hashlib, json
 //	prev = "0" * 64
@@ -19,21 +19,21 @@
 //	    prev = hashlib.sha256(line.rpartition(b',"hash":"')[0]).hexdigest()
 //	    assert event["hash"] == prev
 //
-// SANDBOX_SESSION comes first. SANDBOX_CHECK, SANDBOX_RUN and SANDBOX_NETWORK follow in the order in which they were told
-// of, and SANDBOX_END is the last: without it the record is unfinished.
+// SANDBOX_SESSION comes first. SANDBOX_CHECK, SANDBOX_RUN and SANDBOX_NETWORK follow in the order in which they were
+// written. SANDBOX_END is the last event; without it the record is unfinished.
 //
-// What a crash or a full disk has cut off in the middle of a line stays in the file. The event that is written next ends
-// the line, and has "torn", with the number and the SHA-256 of the bytes that stand between the event before and itself.
+// If a crash or a full disk cuts a line off, its bytes stay in the file. The next event ends that line first. It has the key
+// "torn", with the number and the SHA-256 of the bytes between the last whole event and itself.
 //
-// # What it is worth
+// # What it proves
 //
-// A chain shows that lines were changed, removed, added or moved by somebody who did not calculate all the hashes after
-// them anew. It cannot show that: whoever can write the file can write another record. Nor can it show that the end was
-// cut off and made anew. Only what is kept elsewhere can: the hash of the last line (Options.Head), or a signature over
-// it (Sign), which nobody can make without the key.
+// The chain shows that somebody changed, removed, added or moved lines, if that person did not compute all later hashes anew.
+// Somebody who can write the file can compute them, and so write another record, or cut the end off and write another end. Two
+// things outside the file show that: the hash of the last line (Options.Head), and a signature over it (Sign), which nobody can
+// make without the key.
 //
-// No argument and no output of a program stands in a record, only their digests: they may hold secrets. Of few possible
-// arguments a digest tells which it was.
+// A record has digests of a program's arguments and output, not the arguments and the output, because they may have secrets. If
+// only few arguments are possible, the digest shows which one it was.
 package record
 
 import (
@@ -47,13 +47,13 @@ import (
 	"time"
 )
 
-// FileName is what a record is called in its directory.
+// FileName is the name of a record in its directory.
 const FileName = "record.jsonl"
 
-// Format is the version of what this package writes and reads.
+// Format is the version of the format that this package writes and reads.
 const Format = 1
 
-// maxLine is how long a line may be, in bytes: thousands of mounts.
+// maxLine is the maximum length of a line, in bytes. It has room for thousands of mounts.
 const maxLine = 1 << 20
 
 const (
@@ -63,7 +63,7 @@ const (
 	timeForm = "2006-01-02T15:04:05.000000000Z"
 )
 
-// noHash is what the first line has for prev.
+// noHash is prev of the first line.
 func noHash() string { return strings.Repeat("0", hashSize) }
 
 // Digest is the SHA-256 of some bytes, in hex.
@@ -82,14 +82,14 @@ func ArgvDigest(argv []string) string {
 	return hex.EncodeToString(h.Sum(nil))
 }
 
-// Head names the last event of a record, and with it all that come before.
+// Head names the last event of a record and, through the chain, all events before it.
 type Head struct {
 	Session string `json:"session"`
 	Seq     uint64 `json:"seq"`
 	Hash    string `json:"hash"`
 }
 
-// header is what all events have.
+// header has the keys of every event.
 type header struct {
 	Seq     uint64 `json:"seq"`
 	Time    stamp  `json:"time"`
@@ -99,9 +99,9 @@ type header struct {
 	Torn    *Torn  `json:"torn,omitempty"`
 }
 
-// Torn are bytes that are no event: somebody was interrupted while writing one.
+// Torn describes bytes that are not an event, because the process that wrote one was interrupted.
 type Torn struct {
-	Line   int    `json:"line,omitempty"` // where they begin; only Verify tells
+	Line   int    `json:"line,omitempty"` // the line where they begin; only Verify sets it
 	Bytes  int64  `json:"bytes"`
 	SHA256 string `json:"sha256"`
 }
@@ -134,7 +134,7 @@ func encode(h *header, e Event) (line []byte, hash string, err error) {
 	return line, hash, nil
 }
 
-// marshal writes JSON that can be shown on a terminal as it is: all that is not ASCII is escaped.
+// marshal writes JSON that a terminal can show safely: it escapes everything that is not ASCII.
 func marshal(v any) ([]byte, error) {
 	var buf bytes.Buffer
 	enc := json.NewEncoder(&buf)
@@ -162,17 +162,18 @@ func marshal(v any) ([]byte, error) {
 	return out, nil
 }
 
-// line is a line that has been read.
+// line is a decoded line.
 type line struct {
 	header
-	hash  string // that it says
-	whole bool   // and that it has
+	hash  string // as the line says
+	whole bool   // hash is the hash of the line's content
 	data  []byte
 }
 
 var errNoEvent = errors.New("it does not end with a hash")
 
-// decode reads a line, without its newline. An error says that it is none at all; whole is still to be looked at.
+// decode reads a line without its newline. An error means that it is not an event. Without an error the caller still has to
+// look at whole.
 func decode(data []byte) (line, error) {
 	l := line{data: data}
 	at := len(data) - lineTail - len(hashMark)

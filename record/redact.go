@@ -10,11 +10,11 @@ import (
 	"unicode/utf8"
 )
 
-// secretLength is how many characters a value has at least that is taken for a key's: shorter ones stand in all kinds of
-// text by chance.
+// secretLength is the minimum length, in characters, of a value that is redacted. Shorter values occur in all kinds of text by
+// chance.
 const secretLength = 16
 
-// Secret says whether a variable is taken for a key by its name and the length of its value.
+// Secret reports whether a variable counts as a key, by its name and the length of its value.
 func Secret(name, value string) bool {
 	for _, end := range []string{"_KEY", "_TOKEN", "_SECRET"} {
 		if strings.HasSuffix(name, end) {
@@ -24,31 +24,31 @@ func Secret(name, value string) bool {
 	return false
 }
 
-// Redactor replaces the values of key-like variables by <NAME>. A nil one changes nothing.
+// Redactor replaces the values of key-like variables by <NAME>. A nil Redactor changes nothing.
 //
-// It looks for the bytes of a value as they are, and as JSON and Go's %q write them between quotes. What is encoded in any
-// other way must be redacted before. A program that wants to give a key away can always write it differently; this is
-// against keys that are kept by accident.
+// It searches for the bytes of a value, and for the forms that JSON and Go's %q give it between quotes. Text in another encoding
+// must be redacted before it is encoded. A program that wants to give a key away can always write it in another form; redaction
+// protects against keys that are stored by accident.
 //
-// No byte of a value is let through, wherever two of them overlap. What overlaps becomes one <NAME>, that of the longest
-// value in it, of equally long ones the first.
+// No byte of a value passes, even if two values overlap. Overlapping values become one <NAME>: that of the longest value, or of
+// the first of equally long ones.
 type Redactor struct {
-	nodes  []node     // the trie of all values, with the links of Aho and Corasick; the first is its root
+	nodes  []node     // the trie of all values, with the failure links of Aho and Corasick; the first node is the root
 	begins [256]int32 // the root's children
-	names  []string   // what takes a value's place
-	sizes  []int      // how long the values are, in bytes
+	names  []string   // what replaces a value
+	sizes  []int      // lengths of the values, in bytes
 }
 
-// node stands for the beginning of a value.
+// node is a prefix of a value.
 type node struct {
 	child, sibling int32 // 0: none
-	fail           int32 // the longest other beginning that this one ends with
-	depth          int32 // how long it is
-	value          int32 // 1 + the longest value that this ends with; 0: none
+	fail           int32 // the longest other prefix that is a suffix of this one
+	depth          int32 // its length
+	value          int32 // 1 + the index of the longest value that is a suffix of this prefix; 0: none
 	last           byte
 }
 
-// NewRedactor makes a Redactor of an environment, from which it picks the secrets. It is nil where there is none.
+// NewRedactor makes a Redactor for the secrets of an environment. It is nil if the environment has none.
 func NewRedactor(env map[string]string) *Redactor {
 	var r *Redactor
 	seen := map[string]bool{}
@@ -73,13 +73,13 @@ func NewRedactor(env map[string]string) *Redactor {
 	return r
 }
 
-// forms are the ways in which a value is looked for.
+// forms are the forms of a value that the Redactor searches for.
 func forms(value string) []string {
 	quoted := strconv.Quote(value)
 	var inJSON strings.Builder
 	enc := json.NewEncoder(&inJSON)
 	enc.SetEscapeHTML(false)
-	_ = enc.Encode(value) // a string is always encoded
+	_ = enc.Encode(value) // a string always encodes
 	text := strings.TrimSuffix(inJSON.String(), "\n")
 	return []string{value, quoted[1 : len(quoted)-1], text[1 : len(text)-1]}
 }
@@ -111,7 +111,7 @@ func (r *Redactor) child(at int32, b byte) int32 {
 	return at
 }
 
-// link fills in fail and value, the shorter beginnings first.
+// link sets fail and value, shorter prefixes first.
 func (r *Redactor) link() {
 	queue := []int32{0}
 	for len(queue) > 0 {
@@ -130,7 +130,7 @@ func (r *Redactor) link() {
 	}
 }
 
-// step goes on by one byte. Each failure makes the beginning shorter, each byte longer by one: all in all it is linear.
+// step continues with one byte. A failure shortens the prefix, a byte makes it longer by one, so the whole search is linear.
 func (r *Redactor) step(at int32, b byte) int32 {
 	for {
 		next := r.child(at, b)
@@ -148,12 +148,12 @@ func (r *Redactor) String(s string) string {
 	}
 	var out strings.Builder
 	w := r.Writer(&out)
-	_, _ = io.WriteString(w, s) // a Builder takes everything
+	_, _ = io.WriteString(w, s) // a Builder never fails
 	_ = w.Close()
 	return out.String()
 }
 
-// Strings redacts each of a list, in a new one.
+// Strings returns a new list with each text redacted.
 func (r *Redactor) Strings(list []string) []string {
 	if r == nil || list == nil {
 		return list
@@ -165,31 +165,30 @@ func (r *Redactor) Strings(list []string) []string {
 	return out
 }
 
-// RedactingWriter passes a stream on without the values, however it is cut into writes. The end of what was written stays
-// back for as long as it may be the beginning of a value: to let it go after some time would give away a key that a
-// program writes slowly.
+// RedactingWriter passes a stream on with its values redacted, however the stream is cut into writes. It holds back the end of the
+// stream while that may be the prefix of a value. There is no timeout, because a timeout would give away a key that a program
+// writes slowly.
 type RedactingWriter struct {
 	r     *Redactor
 	to    io.Writer
-	state int32   // the longest beginning of a value that the stream ends with now
-	at    int64   // so many bytes were written
-	done  int64   // so many of them have been passed on or replaced
-	held  []byte  // the others
-	found []found // values among them, in order, none overlapping another
+	state int32   // the longest prefix of a value that is a suffix of the stream
+	at    int64   // number of bytes written
+	done  int64   // number of bytes passed on or replaced
+	held  []byte  // the bytes that are neither
+	found []found // values in held, in order, without overlaps
 	out   []byte
 }
 
-// found is where values were found that overlap, and the longest of them.
+// found is the range of overlapping values, and the longest of them.
 type found struct {
 	from, to int64
 	value    int32
 }
 
-// Writer makes one that writes to another. Close says that the stream has ended; it does not close the other. The
-// Redactor must not be nil.
+// Writer returns a RedactingWriter that writes to w. Close ends the stream and does not close w. The Redactor must not be nil.
 func (r *Redactor) Writer(to io.Writer) *RedactingWriter { return &RedactingWriter{r: r, to: to} }
 
-// Write never changes p, and an error is the other writer's.
+// Write never changes p. Its error is that of the underlying writer.
 func (w *RedactingWriter) Write(p []byte) (int, error) {
 	quiet := len(w.held) == 0 && len(w.found) == 0
 	w.search(p)
@@ -205,31 +204,31 @@ func (w *RedactingWriter) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// search notes the values that end in p.
+// search records the values that end in p.
 func (w *RedactingWriter) search(p []byte) {
 	r := w.r
 	for i, b := range p {
 		if w.state == 0 && r.begins[b] == 0 {
-			continue // as almost always
+			continue // the most frequent case
 		}
 		w.state = r.step(w.state, b)
 		if v := r.nodes[w.state].value; v != 0 {
 			end := w.at + int64(i) + 1
 			w.note(found{end - int64(r.sizes[v-1]), end, v})
 		}
-		for w.state != 0 && r.nodes[w.state].child == 0 { // a whole value, which does not go on
+		for w.state != 0 && r.nodes[w.state].child == 0 { // a whole value that is no prefix of another
 			w.state = r.nodes[w.state].fail
 		}
 	}
 }
 
-// Close passes on what has stayed back.
+// Close passes on the bytes that were held back.
 func (w *RedactingWriter) Close() error {
 	w.state = 0
 	return w.settle(w.at)
 }
 
-// note adds a value that ends where the stream does. Those that it overlaps become one with it.
+// note adds a value that ends at the end of the stream. Values that overlap it merge with it.
 func (w *RedactingWriter) note(f found) {
 	for n := len(w.found); n > 0 && w.found[n-1].to > f.from; n = len(w.found) {
 		before := w.found[n-1]
@@ -242,7 +241,7 @@ func (w *RedactingWriter) note(f found) {
 	w.found = append(w.found, f)
 }
 
-// settle passes on what stands before a place at which, or behind which, every value begins that is still to be found.
+// settle passes on the bytes before limit. Every value that is still to be found begins at limit or later.
 func (w *RedactingWriter) settle(limit int64) error {
 	start := w.done
 	plain := func(to int64) {
@@ -255,7 +254,7 @@ func (w *RedactingWriter) settle(limit int64) error {
 	for ; n < len(w.found) && w.found[n].from < limit; n++ {
 		f := w.found[n]
 		plain(f.from)
-		if f.to > limit { // it may go on, but all before limit is gone for good
+		if f.to > limit { // the value may become longer, but its part before limit is decided
 			w.done = limit
 			break
 		}

@@ -102,7 +102,7 @@ func TestRedact(t *testing.T) {
 	}
 }
 
-// What is held back is only what may be the beginning of a value.
+// The writer holds back only bytes that may be the prefix of a value.
 func TestRedactHoldsLittle(t *testing.T) {
 	r := NewRedactor(map[string]string{"A_KEY": keyA, "RUN_KEY": strings.Repeat("a", 16)})
 	var out bytes.Buffer

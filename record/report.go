@@ -5,77 +5,76 @@ import (
 	"time"
 )
 
-// Codes of problems. The first ones say that somebody has tampered with the record, or that it is another.
+// Codes of problems. The first group means that somebody tampered with the record, or that it is another record.
 const (
 	CodeBadJSON      = "record_bad_json"
 	CodeEdited       = "record_edited"       // a line's hash is not that of its content
-	CodeRemoved      = "record_removed"      // lines are missing before one
-	CodeReordered    = "record_reordered"    // a line stands before one that it came after
-	CodeRepeated     = "record_repeated"     // a line is there twice
-	CodeReplaced     = "record_replaced"     // a line does not follow from the one before it
-	CodeForeignLine  = "record_foreign_line" // a line of another record
+	CodeRemoved      = "record_removed"      // lines are missing before a line
+	CodeReordered    = "record_reordered"    // a line stands before a line that was written earlier
+	CodeRepeated     = "record_repeated"     // a line occurs twice
+	CodeReplaced     = "record_replaced"     // a line's prev is not the hash of the line before it
+	CodeForeignLine  = "record_foreign_line" // a line belongs to another record
 	CodeUnknownEvent = "record_unknown_event"
-	CodeOrder        = "record_order"   // an event stands where it cannot
-	CodeCut          = "record_cut"     // the end is missing that was signed, or is expected
-	CodeGrown        = "record_grown"   // lines were added after that
-	CodeSwapped      = "record_swapped" // it is the record of another sandbox or session
+	CodeOrder        = "record_order"   // an event stands in a wrong place
+	CodeCut          = "record_cut"     // the signed or expected end is missing
+	CodeGrown        = "record_grown"   // there are lines after the signed end
+	CodeSwapped      = "record_swapped" // the record is of another sandbox or session
 	CodeWrongPolicy  = "record_wrong_policy"
 	CodeBadSignature = "record_bad_signature"
 	CodeNotSigned    = "record_not_signed"
-	CodeFormat       = "record_format" // another version has written it
+	CodeFormat       = "record_format" // another version wrote the record
 
 	CodeEmpty      = "record_empty"
-	CodeTorn       = "record_torn"       // a crash or a full disk has cut an event off
-	CodeUnfinished = "record_unfinished" // it has no end
-	CodeUntold     = "record_untold"     // something ran, and how it ended is not told
+	CodeTorn       = "record_torn"       // a crash or a full disk cut an event off
+	CodeUnfinished = "record_unfinished" // there is no end
+	CodeUntold     = "record_untold"     // the outcome of an exec is missing
 
 	CodeBroken  = "check_broken"
 	CodeLitter  = "sandbox_litter"
 	CodeOrphans = "sandbox_orphans"
 )
 
-// Problem is why a record, or what it tells, is not well.
+// Problem is a fault of a record, or a fault of the sandbox that the record reports.
 type Problem struct {
 	Code    string `json:"code"`
-	Line    int    `json:"line,omitempty"` // where there is one; the first is 1
+	Line    int    `json:"line,omitempty"` // counts from 1; 0: the problem belongs to no line
 	Message string `json:"message"`
 }
 
-// What is known of a signature.
+// States of a signature.
 const (
 	SignatureNone      = "none"
-	SignatureUnchecked = "unchecked" // there is one, and no key to check it with
+	SignatureUnchecked = "unchecked" // there is a signature, and no key to check it
 	SignatureGood      = "good"
 	SignatureBad       = "bad"
 )
 
-// Report is what a record says, and whether it is to be believed. After a line that somebody has tampered with nothing
-// more is read.
+// Report is the content of a record and its problems. Verify stops at the first line that somebody tampered with.
 type Report struct {
-	Well      bool      `json:"well"`     // there is no problem
-	Problems  []Problem `json:"problems"` // of the file first
+	Well      bool      `json:"well"`     // there are no problems
+	Problems  []Problem `json:"problems"` // those of the file first
 	Events    int       `json:"events"`
-	Head      Head      `json:"head"` // the last event that is to be believed
+	Head      Head      `json:"head"` // the last good event
 	Signature string    `json:"signature"`
-	Finished  bool      `json:"finished"` // it has its end
+	Finished  bool      `json:"finished"` // the record has its end
 	First     time.Time `json:"first,omitzero"`
 	Last      time.Time `json:"last,omitzero"`
 
-	Session *Session `json:"session"` // nil: the record does not even begin
-	// Claims by what became of them.
+	Session *Session `json:"session"` // nil: the record has no first event
+	// Checks by result.
 	Held      []Check    `json:"held"`
 	Broken    []Check    `json:"broken"`
 	NotTested []Check    `json:"not_tested"`
 	Weaker    []Weakness `json:"weaker"`
-	// Unverified are limits that nobody has read back.
+	// Unverified are limits that the launcher did not read back.
 	Unverified []Limit        `json:"unverified"`
 	Runs       []RunReport    `json:"runs"`
-	Network    map[string]int `json:"network"` // how many connections, by verdict
+	Network    map[string]int `json:"network"` // number of connections by verdict
 	Torn       []Torn         `json:"torn"`
 	End        *End           `json:"end"`
 }
 
-// RunReport is how an exec has ended.
+// RunReport is the outcome of an exec.
 type RunReport struct {
 	Exec     string  `json:"exec"`
 	Outcome  string  `json:"outcome"`
@@ -91,7 +90,7 @@ func newReport() *Report {
 	}
 }
 
-// take adds what an event says. It says why an event is none of its kind.
+// take adds an event to the report. It returns why the event is not valid, or "".
 func (r *Report) take(e Event) string {
 	switch e := e.(type) {
 	case *Session:
@@ -123,26 +122,26 @@ func (r *Report) take(e Event) string {
 	return ""
 }
 
-// untold are the execs of which the record does not tell, by their numbers.
-func (r *Report) untold() []uint64 {
-	var told []uint64
+// missingRuns are the numbers of the execs that have no Run in the record.
+func (r *Report) missingRuns() []uint64 {
+	var recorded []uint64
 	for _, run := range r.Runs {
 		if n, ok := execNumber(run.Exec); ok {
-			told = append(told, n)
+			recorded = append(recorded, n)
 		}
 	}
-	slices.Sort(told)
+	slices.Sort(recorded)
 	last := r.End.Execs
-	if len(told) > 0 {
-		last = max(last, told[len(told)-1])
+	if len(recorded) > 0 {
+		last = max(last, recorded[len(recorded)-1])
 	}
-	const most = 100 // are named
+	const most = 100 // names in a message
 	var missing []uint64
 	for n, i := uint64(1), 0; n <= last && len(missing) < most; n++ {
-		for i < len(told) && told[i] < n {
+		for i < len(recorded) && recorded[i] < n {
 			i++
 		}
-		if i == len(told) || told[i] != n {
+		if i == len(recorded) || recorded[i] != n {
 			missing = append(missing, n)
 		}
 	}

@@ -12,13 +12,13 @@ import (
 	"syscall"
 )
 
-// SignatureSuffix makes the name of a record's signature of the record's own.
+// SignatureSuffix is added to the name of a record for the name of its signature.
 const SignatureSuffix = ".sig"
 
-// maxSignature is more than a signature has, in bytes.
+// maxSignature is larger than any signature file, in bytes.
 const maxSignature = 4 << 10
 
-// Signature binds a record to a key. The record's head names all of it, up to that event. What is signed is the text
+// Signature binds a record to a key. The head names the whole record up to that event. The signed text is
 //
 //	sandboxrun record 1 SESSION SEQ HASH
 //
@@ -59,7 +59,7 @@ func Sign(dir *os.File, name string, head Head, key ed25519.PrivateKey) error {
 	return nil
 }
 
-// readSignature reads a signature that a key has made.
+// readSignature reads a signature and checks it with the key.
 func readSignature(data []byte, key ed25519.PublicKey) (Head, error) {
 	var s Signature
 	if len(data) > maxSignature {

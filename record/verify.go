@@ -12,17 +12,17 @@ import (
 	"strings"
 )
 
-// Options are what a record must agree with. What is empty is not looked at.
+// Options are the expected properties of a record. Empty ones are not compared.
 type Options struct {
 	Policy    string            // the policy's digest
 	Sandbox   string            // the sandbox's id
 	Head      string            // the hash of the last event
 	Signature []byte            // the content of the signature's file
-	Key       ed25519.PublicKey // that must have made it
+	Key       ed25519.PublicKey // the key that must have made it
 }
 
-// Verify reads a record to its end, or to the first line that cannot be believed. The error is that of reading; what is
-// wrong with the record is in the report.
+// Verify reads a record to its end, or to the first bad line. The error is an error of reading; faults of the record are in the
+// report.
 func Verify(from io.Reader, o Options) (*Report, error) {
 	v := &verifier{report: newReport(), in: bufio.NewReaderSize(from, 64<<10), head: Head{Hash: noHash()}}
 	if err := v.lines(); err != nil {
@@ -41,24 +41,24 @@ func Verify(from io.Reader, o Options) (*Report, error) {
 type verifier struct {
 	report *Report
 	in     *bufio.Reader
-	number int    // of the line that was read last
+	number int    // of the last line read
 	head   Head   // of the last good line
 	last   string // its kind
-	sound  bool   // nobody has tampered with a line
+	sound  bool   // no line was tampered with
 
-	torn     []byte // lines that are no events, and may have been torn
+	torn     []byte // bytes that are not events, and that a crash may have torn
 	tornAt   int
 	tornWhat fault
 }
 
-// fault is what is wrong with a line.
+// fault is a fault of a line.
 type fault struct{ code, message string }
 
 func (v *verifier) problem(code string, line int, format string, args ...any) {
 	v.report.Problems = append(v.report.Problems, Problem{code, line, fmt.Sprintf(format, args...)})
 }
 
-// next reads a line, with its newline. What is longer than any of ours is as good as none.
+// next reads a line with its newline. It drops the rest of a line that is longer than any line of a Writer.
 func (v *verifier) next() (data []byte, err error) {
 	v.number++
 	for {
@@ -91,7 +91,7 @@ func (v *verifier) lines() error {
 		}
 	}
 	v.sound = true
-	switch { // what was torn lacks its end
+	switch { // torn bytes have no newline at their end
 	case len(v.torn) == 0:
 	case v.torn[len(v.torn)-1] != '\n' && v.tornWhat.code != CodeEdited:
 		v.noteTorn()
@@ -102,14 +102,14 @@ func (v *verifier) lines() error {
 	return nil
 }
 
-// line looks at one line. The error is that of reading on.
+// line judges one line. The error is an error of reading.
 func (v *verifier) line(data []byte) (*fault, error) {
 	l, err := decode(bytes.TrimSuffix(data, []byte("\n")))
-	if err == nil && l.whole && (len(v.torn) == 0 || v.tells(l.Torn)) {
+	if err == nil && l.whole && (len(v.torn) == 0 || v.describesTorn(l.Torn)) {
 		if len(v.torn) > 0 {
 			v.noteTorn()
 		} else if l.Torn != nil {
-			return &fault{CodeRemoved, "it tells of bytes before it that are not there"}, nil
+			return &fault{CodeRemoved, "it describes torn bytes before it that are missing"}, nil
 		}
 		f, err := v.follows(&l)
 		if f == nil && err == nil {
@@ -118,32 +118,32 @@ func (v *verifier) line(data []byte) (*fault, error) {
 		return f, err
 	}
 	if len(v.torn) > 0 && err == nil && l.whole || len(v.torn) > 3*maxLine {
-		v.number = v.tornAt // what was not understood there was not torn by a crash
+		v.number = v.tornAt // no crash tore those bytes
 		return &v.tornWhat, nil
 	}
 	if len(v.torn) == 0 {
 		v.tornAt = v.number
-		v.tornWhat = fault{CodeEdited, "it was changed: its hash is not that of its content"}
+		v.tornWhat = fault{CodeEdited, "it was changed: its hash is not the hash of its content"}
 		if err != nil {
-			v.tornWhat = fault{CodeBadJSON, fmt.Sprintf("it is no event: %v", err)}
+			v.tornWhat = fault{CodeBadJSON, fmt.Sprintf("it is not an event: %v", err)}
 		}
 	}
 	v.torn = append(v.torn, data...)
 	return nil, nil
 }
 
-// tells says whether an event tells of what stands before it.
-func (v *verifier) tells(t *Torn) bool {
+// describesTorn reports whether t describes the torn bytes before an event.
+func (v *verifier) describesTorn(t *Torn) bool {
 	return t != nil && t.Bytes == int64(len(v.torn)) && t.SHA256 == Digest(v.torn)
 }
 
 func (v *verifier) noteTorn() {
-	v.problem(CodeTorn, v.tornAt, "an event was cut off while it was written, by a crash or a full disk: what it said is not known")
+	v.problem(CodeTorn, v.tornAt, "an event was cut off by a crash or a full disk: its content is not known")
 	v.report.Torn = append(v.report.Torn, Torn{Line: v.tornAt, Bytes: int64(len(v.torn)), SHA256: Digest(v.torn)})
 	v.torn = nil
 }
 
-// follows says whether a line that is whole stands where it belongs.
+// follows judges the place of a whole line: session, number and prev.
 func (v *verifier) follows(l *line) (*fault, error) {
 	if v.head.Session != "" && l.Session != v.head.Session {
 		return &fault{CodeForeignLine, fmt.Sprintf("it is of another session, %q; the record is of %q", l.Session, v.head.Session)}, nil
@@ -163,7 +163,7 @@ func (v *verifier) follows(l *line) (*fault, error) {
 		}
 		return &fault{CodeRemoved, fmt.Sprintf("events %d to %d are missing before it", want, l.Seq-1)}, nil
 	case l.Seq < want:
-		return &fault{CodeRepeated, fmt.Sprintf("event %d is there again", l.Seq)}, nil
+		return &fault{CodeRepeated, fmt.Sprintf("event %d occurs again", l.Seq)}, nil
 	case l.Prev != v.head.Hash && want == 1:
 		return &fault{CodeReplaced, "the first event follows another"}, nil
 	case l.Prev != v.head.Hash:
@@ -172,7 +172,7 @@ func (v *verifier) follows(l *line) (*fault, error) {
 	return nil, nil
 }
 
-// comesLater reads on, to the event of a number.
+// comesLater reads the rest of the file and reports whether the event with this number is there.
 func (v *verifier) comesLater(seq uint64) (bool, error) {
 	at := v.number
 	defer func() { v.number = at }()
@@ -190,7 +190,7 @@ func (v *verifier) comesLater(seq uint64) (bool, error) {
 	}
 }
 
-// take believes a line.
+// take adds a good line to the report, unless its event is wrong or in a wrong place.
 func (v *verifier) take(l *line) *fault {
 	e := newEvent(l.Event)
 	switch {
@@ -213,10 +213,10 @@ func (v *verifier) take(l *line) *fault {
 		s.Format = Format
 	}
 	if err := json.Unmarshal(l.data, e); err != nil {
-		return &fault{CodeBadJSON, fmt.Sprintf("it is no %s: %v", l.Event, err)}
+		return &fault{CodeBadJSON, fmt.Sprintf("it is not a valid %s: %v", l.Event, err)}
 	}
 	if why := v.report.take(e); why != "" {
-		return &fault{CodeBadJSON, fmt.Sprintf("it is no %s: %s", l.Event, why)}
+		return &fault{CodeBadJSON, fmt.Sprintf("it is not a valid %s: %s", l.Event, why)}
 	}
 	v.head, v.last = Head{l.Session, l.Seq, l.hash}, l.Event
 	v.report.Events++
@@ -227,7 +227,7 @@ func (v *verifier) take(l *line) *fault {
 	return nil
 }
 
-// agrees looks at what the record must agree with.
+// agrees compares the record with the expected properties.
 func (v *verifier) agrees(o Options) {
 	r := v.report
 	if s := r.Session; s != nil {
@@ -275,7 +275,7 @@ func (v *verifier) signed(o Options) {
 	}
 }
 
-// complete looks at what the record tells, now that nobody has tampered with it.
+// complete adds the problems of the sandbox that an intact record reports.
 func (v *verifier) complete() {
 	r := v.report
 	if r.Events == 0 {
@@ -286,21 +286,21 @@ func (v *verifier) complete() {
 		v.problem(CodeBroken, 0, "%s: %s does not hold: %s", c.Name, c.What, c.Why)
 	}
 	if r.End == nil {
-		v.problem(CodeUnfinished, 0, "it has no end: the sandbox still exists, its launcher was ended, or the end was cut off")
+		v.problem(CodeUnfinished, 0, "it has no end: the sandbox still exists, its launcher was killed, or the end was cut off")
 		return
 	}
-	if missing := r.untold(); len(missing) > 0 {
+	if missing := r.missingRuns(); len(missing) > 0 {
 		names := make([]string, len(missing))
 		for i, n := range missing {
 			names[i] = fmt.Sprintf("e%06d", n)
 		}
-		v.problem(CodeUntold, 0, "how these execs ended is not told: %s", strings.Join(names, " "))
+		v.problem(CodeUntold, 0, "the outcomes of these execs are missing: %s", strings.Join(names, " "))
 	}
 	if len(r.End.Litter) > 0 {
-		v.problem(CodeLitter, 0, "the sandbox has left on the host: %q", r.End.Litter)
+		v.problem(CodeLitter, 0, "the sandbox left these paths on the host: %q", r.End.Litter)
 	}
 	for _, o := range r.End.Orphans {
-		v.problem(CodeOrphans, 0, "process %d (%s) was left", o.PID, o.Command)
+		v.problem(CodeOrphans, 0, "process %d (%s) is left over", o.PID, o.Command)
 	}
 }
 

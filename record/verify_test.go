@@ -94,7 +94,7 @@ func TestVerifyFindsTampering(t *testing.T) {
 	if len(messages) != 2 {
 		t.Errorf("messages are not told apart: %v", messages)
 	}
-	// That all hashes are calculated anew a chain does not show; what is kept elsewhere does.
+	// A chain does not show that all hashes were computed anew. A hash or signature outside the file does.
 	forged := []byte(chain([]string{whole[0], whole[1], strings.Replace(whole[2], "not_tested", "held", 1), whole[3], whole[4], whole[5], whole[6], whole[7]}))
 	if r := verify(t, forged, Options{}); !r.Well {
 		t.Errorf("a record that was written anew: %+v", r.Problems)
@@ -151,7 +151,7 @@ func TestVerifyTellsOfReading(t *testing.T) {
 	}
 }
 
-// The hashes are what the package's documentation says: somebody else's program can check them.
+// The hashes are as in the package's documentation, so other programs can check them.
 func TestHashesInPython(t *testing.T) {
 	python, err := exec.LookPath("python3")
 	if err != nil {
@@ -186,7 +186,7 @@ func FuzzVerify(f *testing.F) {
 	f.Add([]byte(string(data)+hashMark+Digest(data)+"\"}\n"), []byte("{}"))
 	f.Fuzz(func(t *testing.T, record, signature []byte) {
 		r, err := Verify(bytes.NewReader(record), Options{Signature: signature, Key: make([]byte, 32)})
-		if err != nil || r.Well { // it is signed by nobody
+		if err != nil || r.Well { // it has no signature
 			t.Errorf("%+v, %v", r, err)
 		}
 	})

@@ -12,31 +12,30 @@ import (
 	"time"
 )
 
-// Room is how many bytes Reserve sees to. A run takes one or two thousand.
+// Room is the number of bytes that Reserve reserves. A Run takes one or two thousand.
 const Room = 256 << 10
 
 var (
-	// ErrEnded says that the record has its end: nothing comes after it.
+	// ErrEnded means that the record has its end, so nothing can be appended.
 	ErrEnded = errors.New("the record has ended")
-	// ErrDamaged says that nothing can be appended, since the record does not end with an event of this session.
+	// ErrDamaged means that nothing can be appended, because the record does not end with an event of this session.
 	ErrDamaged = errors.New("the record is damaged")
 )
 
-// Writer appends events to a record. Several processes may do so at once: each takes a lock, reads how the record ends, and
-// goes on from there. An error of any method means that something has happened, or is about to, that is not in the record:
-// then nothing may run.
+// Writer appends events to a record. Several processes may append at once: each takes a lock, reads the end of the record, and
+// continues from there. After an error of any method the record lacks an event, so no program may run.
 type Writer struct {
-	// Redactor, if it is not nil, takes the values of keys out of all events.
+	// Redactor, if it is not nil, redacts all events.
 	Redactor *Redactor
 
 	mu      sync.Mutex
 	f       *os.File
 	session string
 	head    Head
-	size    int64 // of the file when head was its last event; 0: not known
+	size    int64 // of the file when head was its last event; 0: unknown
 }
 
-// Create makes a record with no event in it. The file must not exist. dir may be a descriptor with O_PATH.
+// Create makes an empty record. The file must not exist. dir may be a descriptor with O_PATH.
 func Create(dir *os.File, name string) (*Writer, error) {
 	f, err := openAt(dir, name, syscall.O_RDWR|syscall.O_APPEND|syscall.O_CREAT|syscall.O_EXCL)
 	if err == nil {
@@ -48,8 +47,8 @@ func Create(dir *os.File, name string) (*Writer, error) {
 	return &Writer{f: f, session: rand.Text()}, nil
 }
 
-// Open opens a record that Create has made, to go on with it. The session is what Writer.Session gave then: that another
-// record has taken the place of this one is an error of Append and Reserve.
+// Open opens a record that Create made, to append to it. The session is that of Writer.Session. If another record has replaced
+// this one, Append and Reserve fail.
 func Open(dir *os.File, name, session string) (*Writer, error) {
 	f, err := openAt(dir, name, syscall.O_RDWR|syscall.O_APPEND|syscall.O_NONBLOCK)
 	if err != nil {
@@ -79,36 +78,36 @@ func openAt(dir *os.File, name string, flags int) (*os.File, error) {
 	}
 }
 
-// syncDir sees to it that a name in a directory outlasts a crash. What was opened with O_PATH cannot be synced itself.
+// syncDir makes a name in a directory survive a crash. A descriptor with O_PATH cannot be synced, so syncDir opens the directory
+// again.
 func syncDir(dir *os.File) error {
 	d, err := openAt(dir, ".", syscall.O_RDONLY|syscall.O_DIRECTORY)
 	if err != nil {
 		return err
 	}
 	defer d.Close()
-	if err := d.Sync(); !errors.Is(err, syscall.EINVAL) { // some file systems have nothing to sync
+	if err := d.Sync(); !errors.Is(err, syscall.EINVAL) { // some file systems do not sync directories
 		return err
 	}
 	return nil
 }
 
-// Session is the record's random name, which Open asks for.
+// Session is the random name of the record, which Open needs.
 func (w *Writer) Session() string { return w.session }
 
-// Head is the last event that this Writer has appended or seen.
+// Head is the last event that this Writer appended or read.
 func (w *Writer) Head() Head {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.head
 }
 
-// Close gives the file up.
+// Close closes the file.
 func (w *Writer) Close() error { return w.f.Close() }
 
-// Reserve is called before a program starts: it makes sure that the record can be written, and sets room aside on the
-// disk for telling how the program ended, whatever it fills the disk with. The room is the record's, not the caller's, and
-// network events do not use it up; it lasts for the ends of about a hundred execs at once. Where the file system cannot
-// set room aside it is only made sure that there is some now.
+// Reserve is called before a program starts. It checks that the record can be written, and reserves disk space for the event of
+// the program's end, in case the program fills the disk. Network events do not use this space. It is enough for the ends of about
+// a hundred execs at once. If the file system cannot reserve space, Reserve only checks that there is free space now.
 func (w *Writer) Reserve() error {
 	return w.locked("reserve room in record", func(end *ending) error {
 		if end.last == "" {
@@ -118,21 +117,21 @@ func (w *Writer) Reserve() error {
 	})
 }
 
-// Append writes events, in one write. All but network events are on the disk when it returns, as are those before them.
+// Append writes events in one write. When it returns, they and all events before them are on the disk, except network events.
 func (w *Writer) Append(events ...Event) error {
 	return w.locked("write record", func(end *ending) error { return w.append(end, events) })
 }
 
-// ending is how a record ends.
+// ending is the end of a record.
 type ending struct {
 	head Head
-	last string // the kind of the last event; empty: there is none
+	last string // the kind of the last event; empty: the record has no event
 	size int64
-	torn []byte // what follows the last event and is none
+	torn []byte // the bytes after the last event, which are not an event
 	open bool   // the last event lacks its newline
 }
 
-// locked holds the lock while it calls do.
+// locked calls do with the lock held.
 func (w *Writer) locked(doing string, do func(*ending) error) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -159,7 +158,7 @@ func flock(fd, how int) error {
 	}
 }
 
-// look finds out how the record ends, unless nobody else has written since.
+// look reads the end of the record, unless no other process has written since.
 func (w *Writer) look() (*ending, error) {
 	info, err := w.f.Stat()
 	if err != nil {
@@ -169,32 +168,32 @@ func (w *Writer) look() (*ending, error) {
 	if end.size == 0 && w.size == 0 {
 		return end, nil
 	}
-	// What comes last is read first. Some lines are long, and what was cut off behind one may be, too.
+	// Read ever larger parts of the end, because lines can be long, and so can torn bytes after them.
 	for window := int64(16 << 10); ; window = 3 * maxLine {
 		window = min(window, end.size)
 		data := make([]byte, window)
 		if _, err := w.f.ReadAt(data, end.size-window); err != nil && !errors.Is(err, io.EOF) {
 			return nil, err
 		}
-		found := end.find(data)
+		found := end.parse(data)
 		switch {
 		case found && end.head.Session != w.session:
 			return nil, fmt.Errorf("%w: it is of another session", ErrDamaged)
 		case found && end.last == KindEnd:
 			return nil, ErrEnded
 		case found && (end.head.Seq < w.head.Seq || end.head.Seq == w.head.Seq && end.head != w.head):
-			return nil, fmt.Errorf("%w: events that were in it are not any more", ErrDamaged)
+			return nil, fmt.Errorf("%w: it has lost events", ErrDamaged)
 		case found:
 			w.head = end.head
 			return end, nil
 		case window == end.size || window == 3*maxLine:
-			return nil, fmt.Errorf("%w: no event is where it ends", ErrDamaged)
+			return nil, fmt.Errorf("%w: it does not end with an event", ErrDamaged)
 		}
 	}
 }
 
-// find looks for the last event in the last bytes of the file.
-func (e *ending) find(data []byte) bool {
+// parse searches the last bytes of the file for the last event, and sets the fields of e.
+func (e *ending) parse(data []byte) bool {
 	for stop := len(data); stop > 0; {
 		text := bytes.TrimSuffix(data[:stop], []byte("\n"))
 		start := bytes.LastIndexByte(text, '\n') + 1
@@ -245,14 +244,14 @@ func (w *Writer) append(end *ending, events []Event) error {
 	return syscall.Fdatasync(int(w.f.Fd()))
 }
 
-// next gives the header its number and time.
+// next advances the header to the next event.
 func (h *header) next() *header {
 	h.Seq++
 	h.Time = stamp{time.Now()}
 	return h
 }
 
-// prepared is an event as it is written.
+// prepared is the event as it is written: redacted, and a Session with its format.
 func (w *Writer) prepared(e Event) Event {
 	if w.Redactor != nil {
 		e = e.redacted(w.Redactor)
@@ -265,8 +264,8 @@ func (w *Writer) prepared(e Event) Event {
 	return e
 }
 
-// write writes at the end of the file all or nothing, as far as that is ours to say. The room that was set aside is for
-// what tells how something has ended.
+// write appends all bytes. If that fails, it removes the part that was written. Checks and network events do not
+// use the reserved space.
 func (w *Writer) write(size int64, out []byte, last string) error {
 	if last == KindNetwork || last == KindCheck {
 		if err := w.reserve(size, Room+int64(len(out))); err != nil {
@@ -277,7 +276,7 @@ func (w *Writer) write(size int64, out []byte, last string) error {
 	if err == nil {
 		return nil
 	}
-	if n > 0 { // what is left of it would be told as torn
+	if n > 0 { // otherwise the rest would be reported as torn
 		_ = w.f.Truncate(size)
 	}
 	return err
@@ -303,7 +302,7 @@ func (w *Writer) reserve(size, room int64) error {
 	}
 }
 
-// enough says whether a file system has so much room now.
+// enough reports whether the file system has this much free space now.
 func enough(fd int, room int64) error {
 	var st syscall.Statfs_t
 	if err := syscall.Fstatfs(fd, &st); err != nil {
@@ -315,7 +314,7 @@ func enough(fd int, room int64) error {
 	return nil
 }
 
-// release gives back what was set aside. Some file systems do it for the one call, some for the other; none has to.
+// release gives the reserved space back. Some file systems do it with the first call, some with the second, some not at all.
 func (w *Writer) release() {
 	_ = syscall.Fallocate(int(w.f.Fd()), keepSize|punchHole, w.size, Room)
 	_ = w.f.Truncate(w.size)

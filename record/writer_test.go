@@ -161,7 +161,7 @@ func TestAppendAfterACrash(t *testing.T) {
 		if codes(r) != c.want || len(r.Torn) != 1 || r.Torn[0].Bytes != c.torn || len(r.Held) != 1 || !r.Finished {
 			t.Errorf("%s: %+v", name, r)
 		}
-		// What stands there is told of by its digest, too.
+		// The next event has the digest of the torn bytes, too.
 		changed := bytes.Replace(content(t, path), []byte(c.tail), []byte(strings.Repeat("x", len(c.tail))), 1)
 		if got := codes(verify(t, changed, Options{})); got == c.want {
 			t.Errorf("%s: it can be changed", name)
@@ -197,7 +197,7 @@ func appendTo(t *testing.T, dir, text string) {
 	f.Close()
 }
 
-// Nothing is appended to what is not the record.
+// A Writer appends nothing to a file that is not its record.
 func TestAppendRefusesAnotherRecord(t *testing.T) {
 	path := t.TempDir()
 	w := create(t, openDir(t, path))
@@ -250,7 +250,7 @@ func TestAppendRedacts(t *testing.T) {
 	}
 }
 
-// A full disk is told before a program starts, and never hides how one that has started ended.
+// A full disk is an error before a program starts, and the end of a program that has started can always be written.
 func TestFullDisk(t *testing.T) {
 	cmd := exec.Command("/proc/self/exe")
 	cmd.Env = []string{"RECORD_TEST_FULL_DISK=" + t.TempDir()}
@@ -314,7 +314,7 @@ func onFullDisk(path string) error {
 	if !errors.Is(err, syscall.ENOSPC) {
 		return fmt.Errorf("network on a full disk: %w", err)
 	}
-	// To the last byte: what does not fit is not there, and what is there is whole.
+	// To the last byte: an event that does not fit is not written, and every written event is whole.
 	runs := 100
 	for ; err == nil || runs == 100; runs++ {
 		e := run(fmt.Sprintf("e%06d", runs+1), "exited", 0)

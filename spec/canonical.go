@@ -7,11 +7,11 @@ import (
 	"encoding/json"
 )
 
-// Canonical is the policy as one JSON file: nothing extended, every path absolute, every default filled in, keys in
-// order. Load reads it as the same policy. The places that From fields tell are not in it.
+// Canonical is the policy as one JSON file, without extends, with absolute paths, all defaults and sorted keys. Load reads it as the
+// same policy. It does not have the places of From fields.
 func (p *Policy) Canonical() []byte { return marshal(encode(policyKeys(), p), "") }
 
-// digest is the SHA-256 of a policy, written down, in hex.
+// digest is the SHA-256, in hex, of a policy in its canonical form.
 func digest(written map[string]any) string {
 	sum := sha256.Sum256(marshal(written, ""))
 	return hex.EncodeToString(sum[:])

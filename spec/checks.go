@@ -11,8 +11,8 @@ import (
 	"github.com/sandboxrun/sandboxrun/rootfs"
 )
 
-// checks says what has to be proven of a sandbox at its start. It is made of what was decided, not of what is then
-// mounted: whoever builds may be wrong.
+// checks is what the checks at the start have to prove. It comes from the plan, not from the mounts that were made, because the code
+// that makes them may be wrong.
 func checks(p *Policy, h *Host, id identity, plan *Plan) hooks.Subject {
 	s := hooks.Subject{
 		Network: plan.Network != netpolicy.Host, EnvAllow: plan.Exec.EnvAllow, Affinity: plan.Exec.Affinity > 0,
@@ -45,7 +45,7 @@ func checks(p *Policy, h *Host, id identity, plan *Plan) hooks.Subject {
 func addGrants(s *hooks.Subject, v *rootfs.View) {
 	grants, cover := 0, CoverOf(v)
 	for _, m := range v.Mounts {
-		if m.Pin { // it shows nothing that is not there anyway, and is nowhere to be seen
+		if m.Pin { // it shows no additional file, and is hidden itself
 			continue
 		}
 		p := hooks.Path{Inside: m.Target, Host: m.Source, Dir: m.Dir, Idmapped: m.Idmapped}
@@ -69,30 +69,30 @@ func addGrants(s *hooks.Subject, v *rootfs.View) {
 	}
 }
 
-// addAbsent adds what is denied and does not exist: nothing can be shown of it, and that has to be said.
+// addAbsent adds denied paths that do not exist. Their check is not_tested, and the result has to say so.
 func addAbsent(s *hooks.Subject, v *rootfs.View) {
 	for _, d := range v.Absent {
 		s.Paths = append(s.Paths, hooks.Path{Kind: hooks.Mask, Inside: d.Inside, Host: d.Host})
 	}
 }
 
-// addSecrets adds each secret under every name that the view could have for it: its own, and those that the grants which
-// hold it give it, and the files that denies mean.
+// addSecrets adds each secret under every path that the view could have for it: its own, and its paths in grants around it. It also
+// adds the files that denies name.
 func addSecrets(s *hooks.Subject, p *rootfs.Policy, tree rootfs.Tree, v *rootfs.View) {
 	if len(p.Secrets)+len(p.Deny) == 0 {
 		return
 	}
 	follow := v.Follower(tree)
 	for _, deny := range p.Deny {
-		real, _ := follow(deny.From, deny.Path)                                                       // of a link that a program may have made, the link
-		if !slices.Contains([]string{"/dev", "/proc", "/sys"}, "/"+strings.SplitN(real, "/", 3)[1]) { // what is there is the sandbox's own
+		real, _ := follow(deny.From, deny.Path)                                                       // of a symlink that a program may have made, the symlink itself
+		if !slices.Contains([]string{"/dev", "/proc", "/sys"}, "/"+strings.SplitN(real, "/", 3)[1]) { // these directories are the sandbox's own
 			s.Denied = append(s.Denied, real)
 		}
 	}
 	for _, secret := range p.Secrets {
 		real, err := follow(secret.From, secret.Path)
 		list := append(names(v, real), real)
-		if err == nil { // else a program may have made what the name leads to
+		if err == nil { // otherwise a program may have made the symlink
 			list = append(list, secret.Path)
 		}
 		slices.Sort(list)
@@ -102,7 +102,7 @@ func addSecrets(s *hooks.Subject, p *rootfs.Policy, tree rootfs.Tree, v *rootfs.
 	}
 }
 
-// names are those that binds could have for a host path, masks or not.
+// names are the paths inside at which binds could show a host path, with or without masks.
 func names(v *rootfs.View, host string) []string {
 	var list []string
 	for _, m := range v.Mounts {

@@ -8,7 +8,7 @@ import (
 	"github.com/sandboxrun/sandboxrun/rootfs"
 )
 
-// onHost is who the program is to the host, whose the files are on disk that are its own, and why it may be root there.
+// onHost returns the program's ids on the host, the owner on disk of its files in grants, and why it may be root there.
 func (id identity) onHost(h *Host) (is, owner [2]uint32, mayOwn string) {
 	caller := [2]uint32{uint32(h.UID), uint32(h.GID)}
 	switch {
@@ -25,16 +25,16 @@ func (id identity) onHost(h *Host) (is, owner [2]uint32, mayOwn string) {
 	return caller, caller, "the launcher is root of a user namespace, which may be the host's root too"
 }
 
-// mostForeign is of how many files of mounts that are no grants each is looked at.
+// mostForeign is the number of files on mounts that are not grants that the check looks at.
 const mostForeign = 40
 
-// foreign lists what is to be found unchangeable: of each mount that is no grant what it is mounted on, and of each directory
-// something in it.
+// foreign lists paths that the program must not be able to change: of each mount that is not a grant its mount point, and of each
+// directory one entry.
 func foreign(p *Policy, tree rootfs.Tree, plan *Plan) []hooks.Path {
 	list := []hooks.Path{
 		{Inside: "/", Dir: true},
 		{Inside: "/dev", Dir: true, Named: true},
-		{Inside: "/proc/version", Host: "/proc/version"}, // /proc itself belongs to whoever mounts it
+		{Inside: "/proc/version", Host: "/proc/version"}, // /proc itself belongs to the user that mounts it
 	}
 	for _, d := range []string{"null", "zero", "full", "random", "urandom", "tty"} {
 		list = append(list, hooks.Path{Inside: "/dev/" + d, Host: "/dev/" + d, Named: true})
@@ -65,22 +65,22 @@ func foreign(p *Policy, tree rootfs.Tree, plan *Plan) []hooks.Path {
 	return list
 }
 
-// inGrant says whether a grant, or a file system that is the program's own, shows what is at a path.
+// inGrant reports whether a grant, or a file system of the program's own, shows a path.
 func inGrant(p *Policy, cover *Cover, inside string) bool {
 	m := cover.Mount(inside)
 	return m != nil && (granted(p, *m) || writableTmpfs(*m))
 }
 
-// writableTmpfs says whether a program may write a file system in memory. Some are there only to be gone through.
+// writableTmpfs reports whether a program may write a tmpfs. Some exist only as parents of mount points.
 func writableTmpfs(m rootfs.Mount) bool {
 	const others = 0o002
 	return m.Kind == rootfs.MountTmpfs && (m.Owned || m.Mode&others != 0)
 }
 
-// within finds something in a directory, and a directory beside it to which it cannot be renamed, as that is not empty. Neither
-// may be a program: whoever changes the owner of one takes its capabilities from it.
+// within returns an entry of a directory, and a directory beside it to which the entry cannot be renamed, because that directory is
+// not empty. The entry must not be a program, because a change of its owner would remove its file capabilities.
 func within(tree rootfs.Tree, m rootfs.Mount) []hooks.Path {
-	const most = 20 // names that are looked at
+	const most = 20 // names that it looks at
 	names, err := rootfs.Some(tree, m.Source, most)
 	if err != nil {
 		return nil

@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// Handled says why a crash of a program would have the host's core handler run, as root and outside, with all that the
-// program has in memory; "" where it does not. With a RLIMIT_CORE of exactly 1 the kernel starts no handler that is a
+// Handled returns why a crash of a program would start the host's core handler, which runs as root outside and reads the program's
+// memory; "" if it would not. With a RLIMIT_CORE of exactly 1 the kernel starts no handler that is a
 // program, and with 0 it does (fs/coredump.c, since Linux 2.6.32). It connects to one that is a socket, from Linux
 // 6.16 on, whatever the limit.
 func (c *Core) Handled() string {
@@ -20,12 +20,12 @@ func (c *Core) Handled() string {
 	return ""
 }
 
-// CoreHint is what can be done where the hard limit is 0.
+// CoreHint is the hint for a hard limit of 0.
 const CoreHint = "ulimit -Hc 1 in place of ulimit -c 0, or " + corePatternHint
 
 const corePatternHint = "as root: sysctl kernel.core_pattern=core"
 
-// Hint is what can be done about it.
+// Hint is what the caller can do.
 func (c *Core) Hint() string {
 	if strings.HasPrefix(c.Pattern, "@") {
 		return corePatternHint
@@ -33,7 +33,7 @@ func (c *Core) Hint() string {
 	return CoreHint
 }
 
-// cores keeps the host's core handler from programs that crash, or notes that it cannot be.
+// cores plans that no crash of a program starts the host's core handler, or adds a Weakness.
 func cores(p *Policy, h *Host, plan *Plan) error {
 	reason := h.Core.Handled()
 	if reason == "" {

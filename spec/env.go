@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// Environ is the environment of a program: what every program has, then what the policy takes from the caller, then
-// what it sets, then what this one exec adds.
+// Environ is the environment of a program. Later sources override earlier ones: the variables of every program, those that the
+// policy takes from the caller, those that it sets, and those of this exec.
 func (e *Exec) Environ(caller, extra map[string]string) []string {
 	env := e.Passed(caller, extra)
 	list := make([]string, 0, len(env))
@@ -18,7 +18,7 @@ func (e *Exec) Environ(caller, extra map[string]string) []string {
 	return list
 }
 
-// Passed is the same by names.
+// Passed is Environ as a map.
 func (e *Exec) Passed(caller, extra map[string]string) map[string]string {
 	env := map[string]string{}
 	maps.Copy(env, e.Env)
@@ -33,7 +33,7 @@ func (e *Exec) Passed(caller, extra map[string]string) map[string]string {
 	return env
 }
 
-// allowed says whether a variable's name matches one of the patterns, in which "*" stands for any characters.
+// allowed reports whether a variable's name matches one of the patterns, in which "*" stands for any characters.
 func allowed(patterns []string, name string) bool {
 	for _, p := range patterns {
 		if matches(p, name) {

@@ -27,7 +27,7 @@ func TestExamples(t *testing.T) {
 			t.Errorf("%s: name %q, wall %v", f, p.Name, p.Limits.Wall)
 		}
 		for _, g := range slices.Concat(p.Files.Read, p.Files.Write, p.Files.Deny) {
-			if _, err := os.Lstat(g.Path); err != nil && p.Name != "git" { // its repository is made by whoever tries it
+			if _, err := os.Lstat(g.Path); err != nil && p.Name != "git" { // the reader makes its repository
 				t.Errorf("%s: %v", g.From, err)
 			}
 		}

@@ -8,20 +8,20 @@ import (
 	"github.com/sandboxrun/sandboxrun/rootfs"
 )
 
-// Answer is what there is to say of one variable or host: whether the program has it, and why.
+// Answer is the explanation of one variable or host: whether the program has or reaches it, and why.
 type Answer struct {
 	Asked string   `json:"asked"`
-	OK    bool     `json:"ok"`             // it passes; it can be reached
+	OK    bool     `json:"ok"`             // the variable passes; the host can be reached
 	Is    string   `json:"is"`             // in a few words
 	Rule  string   `json:"rule,omitempty"` // the key of the policy that decides, or "default"
-	From  string   `json:"from,omitempty"` // where that stands: "task.toml:12:9"
+	From  string   `json:"from,omitempty"` // the place of the rule: "task.toml:12:9"
 	Why   []string `json:"why"`            // sentences, the most important first
-	Hint  string   `json:"hint,omitempty"` // what would let it pass
+	Hint  string   `json:"hint,omitempty"` // the change of the policy that would allow it
 }
 
 func (a *Answer) say(format string, args ...any) { a.Why = append(a.Why, fmt.Sprintf(format, args...)) }
 
-// at names a rule and where it stands.
+// at names the rule and its place.
 func (a *Answer) at() string {
 	if a.From == "" || a.From == fromDefault {
 		return a.Rule + " (the default)"
@@ -29,7 +29,7 @@ func (a *Answer) at() string {
 	return a.Rule + " at " + a.From
 }
 
-// Explainer answers for the paths of a plan. groups are the caller's supplementary groups.
+// Explainer explains the paths of a plan. groups are the caller's supplementary groups.
 func Explainer(p *Policy, plan *Plan, h *Host, groups []int) *rootfs.Explainer {
 	launcher := rootfs.Who{UID: h.UID, GID: h.GID}
 	program := launcher
@@ -49,22 +49,22 @@ func Explainer(p *Policy, plan *Plan, h *Host, groups []int) *rootfs.Explainer {
 	}
 }
 
-// secretName says whether a variable's value must not be printed: rather one too many.
+// secretName reports whether a variable's value must not be printed. In doubt it is true.
 func secretName(name string) bool {
 	name = strings.ToUpper(name)
 	return slices.ContainsFunc([]string{"KEY", "TOKEN", "SECRET", "PASS", "PWD", "CRED", "AUTH", "COOKIE", "SESSION", "PRIVATE"},
 		func(word string) bool { return strings.Contains(name, word) })
 }
 
-// ExplainVariable says whether a variable reaches the program, and why. It never tells a value of the caller's. redacted
-// says for which names and values env.redact is meant.
+// ExplainVariable explains whether a variable reaches the program. It never prints a value of the caller. redacted reports whether
+// env.redact covers a name and value.
 func ExplainVariable(p *Policy, plan *Plan, caller map[string]string, name string, redacted func(name, value string) bool) Answer {
 	a := Answer{Asked: name, OK: true, Why: []string{}}
 	e := &plan.Exec
 	theirs, isSet := caller[name]
 	set, isFixed := p.Env.Set[name]
 	made, isMade := e.Env[name]
-	if more, ok := e.EnvSet[name]; ok && !isFixed { // the plan's own, and stronger than the caller's
+	if more, ok := e.EnvSet[name]; ok && !isFixed { // the plan sets it, which overrides the caller's value
 		made, isMade, isSet = more, true, false
 	}
 	pattern := matching(e.EnvAllow, name)
@@ -72,18 +72,18 @@ func ExplainVariable(p *Policy, plan *Plan, caller map[string]string, name strin
 	switch {
 	case isFixed:
 		a.Is, a.Rule, a.From, value = "set by the policy", "env.set", p.Place("env.set", name), set
-		a.say("%s gives it %s", a.at(), told(name, set))
+		a.say("%s gives it %s", a.at(), printableValue(name, set))
 		if isMade || isSet && pattern != "" {
-			a.say("that wins over what it would be else")
+			a.say("this overrides every other value")
 		}
 	case isSet && pattern != "":
 		a.Is, a.Rule, a.From = "passes, with the caller's value", "env.allow", p.Place("env.allow", pattern)
 		a.say("%s has %q", a.at(), pattern)
 	case isMade:
 		a.Is, a.Rule, value = "made by sandboxrun", fromDefault, made
-		a.say("each program of the sandbox has it, with the value %s", told(name, made))
+		a.say("each program of the sandbox has it, with the value %s", printableValue(name, made))
 		if isSet {
-			a.say("the caller's own does not pass: no pattern of env.allow names it")
+			a.say("the caller's value does not pass: no pattern of env.allow matches")
 		}
 	case pattern != "":
 		a.OK, a.Is, a.Rule, a.From = false, "not set", "env.allow", p.Place("env.allow", pattern)
@@ -97,7 +97,7 @@ func ExplainVariable(p *Policy, plan *Plan, caller map[string]string, name strin
 	return a
 }
 
-// matching is the first pattern that a name matches.
+// matching returns the first pattern that a name matches, or "".
 func matching(patterns []string, name string) string {
 	for _, p := range patterns {
 		if matches(p, name) {
@@ -109,7 +109,7 @@ func matching(patterns []string, name string) string {
 
 func (a *Answer) notPassed(isSet bool) {
 	a.OK, a.Is, a.Rule = false, "does not pass", fromDefault
-	a.say("nothing of the caller's environment passes that env.allow does not name")
+	a.say("a variable of the caller passes only if env.allow names it")
 	if isSet {
 		a.say("the caller has it")
 		a.Hint = fmt.Sprintf("env.allow = [%q]", a.Asked)
@@ -119,17 +119,18 @@ func (a *Answer) notPassed(isSet bool) {
 	a.Hint = fmt.Sprintf(`env.set = { %s = "..." }`, a.Asked)
 }
 
-func told(name, value string) string {
+// printableValue is a value in quotes, or a substitute for the value of a variable that may be a key.
+func printableValue(name, value string) string {
 	if secretName(name) {
-		return "a value that is not told, since it may be a key"
+		return "a value that is not printed, because it may be a key"
 	}
 	return fmt.Sprintf("%q", value)
 }
 
-// redaction says what becomes of a key in what is kept: nothing is kept from anywhere yet. See env.redact in table.go.
+// redaction explains what env.redact does with a key in stored output: package record replaces its value.
 func (a *Answer) redaction(p *Policy) {
 	if p.Env.Redact {
-		a.say("its name is that of a key: env.redact puts <NAME> in place of its value in all that is kept")
+		a.say("its name is that of a key: env.redact replaces its value by <NAME> in stored output")
 		return
 	}
 	a.say("its name is that of a key, and env.redact is off")

@@ -11,14 +11,14 @@ import (
 	"github.com/sandboxrun/sandboxrun/netpolicy"
 )
 
-// ExplainHost says whether the program can talk to a port of a host, and which rule decides. It asks the same rules as
-// what carries the connections, and resolves no name. The error is a fault in the policy's network.
+// ExplainHost explains whether the program can reach a port of a host. It uses the rules that the relay uses, and resolves no
+// name. The error is a fault in the policy's network.
 func ExplainHost(p *Policy, plan *Plan, host string, port int) (Answer, error) {
 	a := Answer{Asked: netAddress(host, port), Why: []string{}, Rule: "network.mode", From: cutKey(p.Network.From)}
 	n := &p.Network
 	if n.Mode == netpolicy.Host {
 		a.OK, a.Is = true, "allowed"
-		a.say("%s is %q: the program has the host's own network, and nobody judges its connections", a.at(), n.Mode)
+		a.say("%s is %q: the program has the host's own network, and no rule applies", a.at(), n.Mode)
 		return a, nil
 	}
 	if isLoopback(host) && a.forwarded(plan, host, port) {
@@ -33,7 +33,7 @@ func ExplainHost(p *Policy, plan *Plan, host string, port int) (Answer, error) {
 	return a, nil
 }
 
-// judge asks the rules.
+// judge applies the rules.
 func (a *Answer) judge(p *Policy, plan *Plan, host string, port int) error {
 	rules, err := netpolicy.Compile(&p.Network)
 	if err != nil {
@@ -64,36 +64,36 @@ func (a *Answer) judge(p *Policy, plan *Plan, host string, port int) error {
 	return nil
 }
 
-// sayWay says how a program gets there.
+// sayWay adds how a program reaches the host.
 func (a *Answer) sayWay(plan *Plan, port int) {
 	proxy := func(d Door) bool { return d.Kind == DoorProxy }
 	direct := func(d Door) bool { return d.Kind == DoorDirect && int(d.Listen.Port()) == port }
 	switch {
 	case plan.Relay == nil || !slices.ContainsFunc(plan.Relay.Doors, proxy):
 		a.OK, a.Is = false, "not reachable"
-		a.say("nothing carries the connection in this sandbox")
+		a.say("this sandbox has no relay for the connection")
 	case slices.ContainsFunc(plan.Relay.Doors, direct):
-		a.say("programs that know of no proxy reach it too")
+		a.say("programs that ignore proxy variables reach it too")
 	default:
-		a.say("it is reached through the proxy that HTTPS_PROXY names, and not by programs that know of none")
+		a.say("programs reach it through the proxy that HTTPS_PROXY names; programs that ignore proxy variables do not reach it")
 	}
 }
 
-// sayAddresses says what the addresses are held to that a name turns out to have.
+// sayAddresses adds which addresses the name may resolve to.
 func (a *Answer) sayAddresses(p *Policy, host string) {
 	for _, text := range p.Network.AllowPrivate {
 		one := netpolicy.Policy{Mode: netpolicy.Allowlist, AllowedHosts: []string{text}}
 		rules, err := netpolicy.Compile(&one)
 		if err == nil && rules.Known(host) {
-			a.say("it may resolve to any address, also a private one: network.allow_private at %s has %q", p.Place("network.allow_private", text), text)
+			a.say("it may resolve to any address, also to a private one: network.allow_private at %s has %q", p.Place("network.allow_private", text), text)
 			return
 		}
 	}
-	a.say("each address that it resolves to is looked at then, and must be a public one: none that is private, loopback, " +
-		"link-local or this machine's own, since network.allow_private does not name it")
+	a.say("it may resolve only to public addresses, because network.allow_private does not name it: not to a private, loopback or " +
+		"link-local address or one of this machine")
 }
 
-// forwarded looks for a port of 127.0.0.1, ::1 or localhost at which the relay listens.
+// forwarded reports whether the relay listens on this port of 127.0.0.1, ::1 or localhost, and explains it.
 func (a *Answer) forwarded(plan *Plan, host string, port int) bool {
 	if plan.Relay == nil {
 		return false
@@ -106,7 +106,7 @@ func (a *Answer) forwarded(plan *Plan, host string, port int) bool {
 		}
 		if d.Kind != DoorForward {
 			a.OK, a.Is = true, "the sandbox's own "+map[bool]string{true: "proxy", false: "name server"}[d.Kind == DoorProxy]
-			a.say("%s is %q: the relay listens there, and lets through what the rules allow", a.at(), plan.Network)
+			a.say("%s is %q: the relay listens there, and forwards what the rules allow", a.at(), plan.Network)
 			return true
 		}
 		a.OK, a.Is, a.Rule, a.From = true, "forwarded to "+d.Target, d.Key, d.From
@@ -119,11 +119,11 @@ func (a *Answer) forwarded(plan *Plan, host string, port int) bool {
 	return false
 }
 
-// ownLoopback is about the other ports there: inside, they are the sandbox's own.
+// ownLoopback explains a loopback port that is not forwarded.
 func (a *Answer) ownLoopback(port int) {
 	a.Is, a.Rule, a.From, a.Why = "not forwarded", fromDefault, "", nil
 	a.say("no rule forwards port %d", port)
-	a.say("the sandbox's loopback is its own: the program reaches what it has started there itself, and nothing of the host's")
+	a.say("the sandbox has its own loopback: the program reaches servers of its sandbox there, and none of the host")
 	a.Hint = fmt.Sprintf("network.ports = [%d]", port)
 }
 

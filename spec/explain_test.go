@@ -35,10 +35,10 @@ func TestExplainVariable(t *testing.T) {
 		ok                              bool
 	}{
 		{"LC_ALL", "passes, with the caller's value", "env.allow", "task.toml:3:10", `env.allow at task.toml:3:10 has "LC_*"`, "", true},
-		{"LC_TIME", "set by the policy", "env.set", "task.toml:4:9", `env.set at task.toml:4:9 gives it "C"; that wins`, "", true},
-		{"MY_TOKEN", "set by the policy", "env.set", "task.toml:4:24", "a value that is not told", "", true},
-		{"A_KEY", "passes, with the caller's value", "env.allow", "task.toml:3:18", "env.redact puts <NAME>", "", true},
-		{"HOME", "made by sandboxrun", "default", "", "the caller's own does not pass", "", true},
+		{"LC_TIME", "set by the policy", "env.set", "task.toml:4:9", `env.set at task.toml:4:9 gives it "C"; this overrides`, "", true},
+		{"MY_TOKEN", "set by the policy", "env.set", "task.toml:4:24", "a value that is not printed", "", true},
+		{"A_KEY", "passes, with the caller's value", "env.allow", "task.toml:3:18", "env.redact replaces its value by <NAME>", "", true},
+		{"HOME", "made by sandboxrun", "default", "", "the caller's value does not pass", "", true},
 		{"LC_NUMERIC", "not set", "env.allow", "task.toml:3:10", "the caller does not have it", "", false},
 		{"OTHER", "does not pass", "default", "", "the caller has it", `env.allow = ["OTHER"]`, false},
 		{"NOTHING", "does not pass", "default", "", "nor does the caller have it", `env.set = { NOTHING = "..." }`, false},
@@ -49,7 +49,7 @@ func TestExplainVariable(t *testing.T) {
 			t.Errorf("%+v", a)
 		}
 		if strings.Contains(why, "SECRET") || strings.Contains(why, "hidden-value") || strings.Contains(why, "0123456789abcdef") {
-			t.Errorf("a value is told: %s", why)
+			t.Errorf("a value is printed: %s", why)
 		}
 		// It is what the program has.
 		passes := slices.ContainsFunc(plan.Exec.Environ(caller, nil), func(kv string) bool { return strings.HasPrefix(kv, c.name+"=") })
@@ -76,7 +76,7 @@ func TestExplainHost(t *testing.T) {
 	}{
 		{explainPolicy, "example.com", 443, false, "not allowed", "task.toml:6:8", `network.mode is "isolated"`},
 		{explainPolicy, "127.0.0.1", 80, false, "not forwarded", "", "no rule forwards port 80"},
-		{"version = 1\n[network]\nmode = \"host\"\n", "anything", 1, true, "allowed", "task.toml:3:8", "nobody judges"},
+		{"version = 1\n[network]\nmode = \"host\"\n", "anything", 1, true, "allowed", "task.toml:3:8", "no rule applies"},
 		{isolated, "127.0.0.1", 8000, true, "forwarded to 127.0.0.1:8000", "task.toml:8:10", "forwards the port to 127.0.0.1:8000"},
 		{isolated, "localhost", 5432, true, "forwarded to unix:/run/pg.sock", "task.toml:8:16", "forwards the port to unix:/run/pg.sock"},
 		{isolated, "[::1]", 9000, true, "forwarded to 127.0.0.1:9000", "task.toml:9:13", "forwards the port to 127.0.0.1:9000"},
@@ -84,9 +84,9 @@ func TestExplainHost(t *testing.T) {
 		{isolated, "127.0.0.1", 7000, true, "forwarded to 127.0.0.1:7000", "", "the variable DATA_URL of the passed environment"},
 		{isolated, "127.0.0.2", 8000, false, "not forwarded", "", "no rule forwards port 8000"},
 		{allow, "127.0.0.1", 8000, false, "not forwarded", "", "no rule forwards port 8000"},
-		{allow, "api.example.com", 443, true, "allowed", "task.toml:4:18", "must be a public one"},
-		{allow, "API.example.com.", 80, true, "allowed", "task.toml:4:18", "programs that know of no proxy reach it too"},
-		{allow + "transparent = false\n", "api.example.com", 80, true, "allowed", "task.toml:4:18", "not by programs that know of none"},
+		{allow, "api.example.com", 443, true, "allowed", "task.toml:4:18", "only to public addresses"},
+		{allow, "API.example.com.", 80, true, "allowed", "task.toml:4:18", "programs that ignore proxy variables reach it too"},
+		{allow + "transparent = false\n", "api.example.com", 80, true, "allowed", "task.toml:4:18", "programs that ignore proxy variables do not reach it"},
 		{isolated, "127.0.0.1", 65536 + 8000, false, "not allowed", "task.toml:6:8", "a port is a number"},
 		{allow, "127.0.0.1", 3128, true, "the sandbox's own proxy", "task.toml:3:8", "the relay listens there"},
 		{allow, "127.0.0.53", 53, true, "the sandbox's own name server", "task.toml:3:8", "the relay listens there"},
@@ -104,7 +104,7 @@ func TestExplainHost(t *testing.T) {
 			t.Errorf("%s:%d: %v %+v", c.host, c.port, err, a)
 		}
 		if strings.Contains(why, "secret") || strings.Contains(why, "pw") {
-			t.Errorf("a value is told: %s", why)
+			t.Errorf("a value is printed: %s", why)
 		}
 	}
 }

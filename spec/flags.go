@@ -7,20 +7,20 @@ import (
 	"github.com/sandboxrun/sandboxrun/netpolicy"
 )
 
-// Flag is something that the caller adds to a policy on the command line. It means what the key of the policy means, is read
-// by the same rules, relative paths from Input.Cwd, and comes last: lists append, the rest overrides.
+// Flag is an addition to a policy on the command line. It has the meaning and the rules of the policy's key; relative paths are
+// relative to Input.Cwd. Flags come last: lists append, other keys override.
 type Flag struct {
 	Name  string // one of FlagNames, without dashes
 	Value string
 }
 
-// FlagNames are the flags that there are.
+// FlagNames are the names of the flags.
 func FlagNames() []string { return []string{"read", "write", "bind", "deny", "allow-host", "cwd"} }
 
-// flagMark begins the names of flags, where places have the names of files.
+// flagMark begins the name of a flag in a place, which otherwise has the name of a file.
 const flagMark = "--"
 
-// flag reads what a flag adds, as a document of its own.
+// flag reads a flag as a document of its own.
 func (l *loader) flag(f Flag) {
 	s := &scope{l, document{name: flagMark + f.Name, dir: l.in.Cwd}}
 	text, err := flagText(f)
@@ -59,7 +59,7 @@ func flagText(f Flag) (string, error) {
 	return "", fmt.Errorf("flag %q is not known", f.Name)
 }
 
-// bindText reads SOURCE:TARGET, or with :rw or :ro behind it. The target is absolute, so a source may have colons.
+// bindText reads SOURCE:TARGET, SOURCE:TARGET:rw or SOURCE:TARGET:ro. The target is absolute, so a source may have colons.
 func bindText(value string) (string, error) {
 	rest, writable := strings.CutSuffix(value, ":rw")
 	if !writable {

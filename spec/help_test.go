@@ -35,7 +35,7 @@ func mustLoad(t *testing.T, in Input) *Policy {
 	return p
 }
 
-// placeless removes the fields that tell where something was said.
+// placeless removes the fields with places.
 func placeless(v reflect.Value) {
 	switch v.Kind() {
 	case reflect.Pointer:

@@ -2,50 +2,50 @@ package spec
 
 import "github.com/sandboxrun/sandboxrun/rootfs"
 
-// Host is what Resolve knows of the machine and of the caller: plain data, so that tests can make machines up.
+// Host describes the machine and the caller. It is plain data, so tests can make up machines.
 type Host struct {
 	UID, GID int
 	User     string // the caller's name, never empty
 	Group    string // its group's name, never empty
 	Root     bool   // the launcher may map any user
-	// Program is an id that owns nothing, as user and as group: the program's, where the launcher is the machine's root.
-	// 0: there is none, and the program has the caller's.
+	// Program is a user and group id that owns no file. Programs have it if the launcher is the machine's root. 0: there is none,
+	// and the program has the caller's id.
 	Program int
-	// NotApart says why the machine's root cannot give the program such an id, where it cannot.
+	// NotApart is why the machine's root cannot give the program such an id; empty: it can.
 	NotApart string
-	// Idmap says why what is mounted at and below a host path cannot be shown with the caller's id as the program's; nil: it can.
-	// It is asked only where there is a Program.
+	// Idmap returns why the mounts at and below a host path cannot be idmapped; nil: they can. It is called only if there is a
+	// Program.
 	Idmap     func(path string) error
-	Setgroups bool   // and drop supplementary groups
+	Setgroups bool   // the launcher may drop supplementary groups
 	Arch      string // GOARCH
 	Kernel    Kernel
 	Tree      rootfs.Tree
 	Resolv    string   // content of /etc/resolv.conf; empty if there is none
-	ProcFiles []string // which of HiddenProc and ReadonlyProc this kernel has
+	ProcFiles []string // those of HiddenProc and ReadonlyProc that this kernel has
 	Cgroups   Cgroups
-	Nproc     bool   // RLIMIT_NPROC counts what is in a user namespace of the sandbox's, and holds for the program
-	CPUs      int    // on how many processors the caller can run
-	Nofile    uint64 // how many open files the caller may allow a process
+	Nproc     bool   // RLIMIT_NPROC counts the processes of a user namespace of the sandbox, and limits the program
+	CPUs      int    // number of processors that the caller can run on
+	Nofile    uint64 // maximum of open files that the caller may give a process
 	Core      Core
 
-	Self    string            // this program's file; empty where it cannot be found
+	Self    string            // path of this binary; empty if unknown
 	Env     map[string]string // the caller's variables
-	ExecEnv map[string]string // those that the one program of a run gets besides
-	Ground  Ground            // what the check of grants asks; nil: it is left out, as in tests of anything else
-	Sockets []string          // files of the host's Unix sockets, with every link resolved
+	ExecEnv map[string]string // additional variables for the program of a run
+	Ground  Ground            // for the check of grants; nil: no check, in tests of other things
+	Sockets []string          // paths of the host's Unix sockets, with every symlink resolved
 }
 
-// Core is what becomes of a process that crashes.
+// Core describes how the machine handles a crash.
 type Core struct {
-	Pattern string // kernel.core_pattern where it names a handler, "|PROGRAM" or "@SOCKET"; else empty
+	Pattern string // kernel.core_pattern if it names a handler, "|PROGRAM" or "@SOCKET"; else empty
 	Fixed   bool   // the hard limit of core files is 0, and the caller cannot raise it
 }
 
 // Kernel is a kernel's version.
 type Kernel struct{ Major, Minor int }
 
-// HiddenProc are the files and directories of /proc that tell about the machine or steer it and that no program needs.
-// The first are Docker's; the page and memory tables are readable by root alone, and so by root's programs here.
+// HiddenProc are the files and directories of /proc that describe or configure the machine and that no program needs. The first
+// are those of Docker. Only root can read the page and memory tables, so only root's programs could.
 func HiddenProc() []string {
 	return []string{
 		"/proc/acpi", "/proc/asound", "/proc/interrupts", "/proc/kcore", "/proc/keys", "/proc/latency_stats",
@@ -55,13 +55,13 @@ func HiddenProc() []string {
 	}
 }
 
-// HiddenProcDir says which of HiddenProc are directories.
+// HiddenProcDir are the directories among HiddenProc.
 func HiddenProcDir(p string) bool {
 	return p == "/proc/acpi" || p == "/proc/asound" || p == "/proc/scsi"
 }
 
-// ReadonlyProc are those that a program may read but not write. Their modes let uid 0 write even without a capability,
-// and a root launcher's programs are uid 0 to the kernel.
+// ReadonlyProc are those that a program may read but not write. Their modes let uid 0 write even without a capability, and a
+// root launcher's programs can be uid 0 to the kernel.
 func ReadonlyProc() []string {
 	return []string{"/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger"}
 }

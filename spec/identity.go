@@ -11,7 +11,7 @@ import (
 	"github.com/sandboxrun/sandboxrun/rootfs"
 )
 
-// As whom the machine's root has its programs see themselves, unless the policy says otherwise.
+// The user that a program of the machine's root sees itself as by default.
 const (
 	plainID   = 1000
 	plainName = "sandbox"
@@ -23,7 +23,7 @@ const (
 	CodeProgramIsRoot = "program_is_root"
 )
 
-// identity is as whom the program runs: to the kernel, and as it sees itself.
+// identity has the user ids of the program: to the kernel, and as the program sees them.
 type identity struct {
 	uid, gid           int // in the sandbox's user namespace
 	shownUID, shownGID int
@@ -33,13 +33,13 @@ type identity struct {
 	grants             [2][]specs.LinuxIDMapping // of idmapped grants, where own is set
 }
 
-// identify maps the caller to root of the sandbox's user namespace, which only our own set-up ever is. The program is
-// in a namespace nested in that one, where it is shown under the number that it should see.
+// identify plans the ids. The caller is root of the sandbox's user namespace; only the launcher's set-up runs as that root. The
+// program is in a user namespace nested in that one, where its id has the number that it should see.
 //
-// To the host a program of the machine's root is not root, although it has no capability: root owns nearly every file, and the
-// owner of a file may change its mode through any mount that can be written, a device's too. It gets an id that owns nothing.
-// The grants are mounted so that the caller's files are that id's (idmap). A policy that names a number has that mapped, and
-// its grants are as they are on disk.
+// A program of the machine's root must not be root to the host, even without capabilities: root owns nearly every file, and the
+// owner of a file may change its mode through every writable mount, also that of a device. So the program gets an id that owns no
+// file, and the grants are idmapped mounts, in which the caller's files belong to that id. If the policy names a number, that
+// number is mapped instead, and the grants are not idmapped.
 func identify(u User, h *Host) (identity, error) {
 	id := identity{shownUID: h.UID, shownGID: h.GID, name: h.User, group: h.Group, own: h.Program != 0}
 	id.maps = [2][]specs.LinuxIDMapping{
@@ -73,7 +73,7 @@ func identify(u User, h *Host) (identity, error) {
 	return id, nil
 }
 
-// become gives the program a number of its own, the same inside the sandbox's user namespace and outside.
+// become gives the program the id n, in the sandbox's user namespace and outside.
 func (id *identity) become(n int) {
 	id.uid, id.gid = n, n
 	for i := range id.maps {
@@ -81,7 +81,7 @@ func (id *identity) become(n int) {
 	}
 }
 
-// asCaller is the same program with the caller's own id.
+// asCaller is the identity with the caller's id instead of an own one.
 func (id identity) asCaller() identity {
 	id.uid, id.gid, id.own = 0, 0, false
 	for i := range id.maps {
@@ -90,8 +90,8 @@ func (id identity) asCaller() identity {
 	return id
 }
 
-// Exchange maps all ids to themselves, but for two that change places; a is less than b. An id without a mapping would have the
-// kernel refuse to change files that are its own.
+// Exchange maps all ids to themselves, except a and b, which it exchanges; a is less than b. All ids need a mapping, because the
+// kernel refuses changes to files whose owner has none.
 func Exchange(a, b uint32) []specs.LinuxIDMapping {
 	var list []specs.LinuxIDMapping
 	add := func(from, to, n uint32) {
@@ -103,11 +103,11 @@ func Exchange(a, b uint32) []specs.LinuxIDMapping {
 	add(a, b, 1)
 	add(a+1, a+1, b-a-1)
 	add(b, a, 1)
-	add(b+1, b+1, math.MaxUint32-b-1) // the last number is no id
+	add(b+1, b+1, math.MaxUint32-b-1) // the last number is not an id
 	return list
 }
 
-// granted says whether a mount shows what the policy grants, and not what every sandbox has.
+// granted reports whether a mount belongs to a grant of the policy, not to the base or to every sandbox.
 func granted(p *Policy, m rootfs.Mount) bool {
 	if m.Kind != rootfs.MountBind || m.Source == "" {
 		return false
@@ -115,9 +115,9 @@ func granted(p *Policy, m rootfs.Mount) bool {
 	return m.Writable || m.From != fromDefault && m.From != p.Files.Base.From
 }
 
-// idmap decides which mounts are idmapped. Where a file system cannot be, a read-only grant is shown to the program as to
-// everybody else: it can read less. Of a writable one that would be no grant, so the program has to be the caller, if the
-// policy does with that.
+// idmap plans which mounts are idmapped. If a file system cannot be idmapped, the program sees a read-only grant as a stranger, and
+// can read less. It could not write a writable grant at all, so there the program gets the caller's id, if the policy is
+// best_effort.
 func idmap(p *Policy, h *Host, id identity, plan *Plan) (identity, error) {
 	if h.NotApart != "" && id.uid == 0 {
 		return id, programIsRoot(p, h, plan)
@@ -140,7 +140,7 @@ func idmap(p *Policy, h *Host, id identity, plan *Plan) (identity, error) {
 		what := fmt.Sprintf("%s %q", m.From, m.Source)
 		if !m.Writable {
 			weaker = append(weaker, Weakness{what, fmt.Sprintf(
-				"it cannot be idmapped: %v. The program reads there what everybody may read, and not what only root may", err)})
+				"it cannot be idmapped: %v. The program can read only the files there that everybody may read", err)})
 			continue
 		}
 		if p.Enforce != EnforceBestEffort {
@@ -160,7 +160,8 @@ func idmap(p *Policy, h *Host, id identity, plan *Plan) (identity, error) {
 	return id, nil
 }
 
-// programIsRoot has the program be root to the host, where it has to and the policy does with that.
+// programIsRoot handles a launcher that cannot give the program another id: the program is root to the host, if the policy is
+// best_effort.
 func programIsRoot(p *Policy, h *Host, plan *Plan) error {
 	if p.Enforce == EnforceBestEffort {
 		plan.weaken(Weakness{"user", "the program is root to the host, without capabilities: " + h.NotApart})
@@ -174,7 +175,7 @@ func programIsRoot(p *Policy, h *Host, plan *Plan) error {
 	}
 }
 
-// weaken notes protections that cannot be had, and warns.
+// weaken adds protections that are weaker than asked, with a warning for each.
 func (p *Plan) weaken(list ...Weakness) {
 	for _, w := range list {
 		p.Weaker = append(p.Weaker, w)

@@ -41,7 +41,7 @@ func readJSON(data []byte) (*node, *fault) {
 
 const errEnd = "the file ends too early"
 
-// token returns the next token and where it begins.
+// token returns the next token and its offset.
 func (r *jsonReader) token() (json.Token, position, *fault) {
 	start := int(r.decoder.InputOffset())
 	start = len(r.data) - len(bytes.TrimLeft(r.data[start:], " \t\r\n,:"))
@@ -107,7 +107,7 @@ func (r *jsonReader) table(n *node, depth int) *fault {
 		}
 		n.fields = append(n.fields, field{name, at, v})
 	}
-	_, _, f := r.token() // the brace, or what is wrong with the text in its place
+	_, _, f := r.token() // the closing brace, or a syntax error in its place
 	return f
 }
 
@@ -129,7 +129,7 @@ func number(n *node, s string) *fault {
 	if strings.ContainsAny(s, ".eE") {
 		n.kind = floatNode
 		if n.float, err = strconv.ParseFloat(s, 64); err != nil {
-			n.float = math.Inf(1) // no range allows it
+			n.float = math.Inf(1) // every range refuses it
 		}
 		return nil
 	}
@@ -141,7 +141,7 @@ func number(n *node, s string) *fault {
 	return nil
 }
 
-// loneSurrogate says whether a JSON string as written holds a \u escape of half a pair.
+// loneSurrogate reports whether a JSON string, as written, has a \u escape that is half of a surrogate pair.
 func loneSurrogate(raw []byte) bool {
 	high := false
 	for i := 0; i < len(raw); i++ {

@@ -8,27 +8,27 @@ import (
 	"github.com/sandboxrun/sandboxrun/rootfs"
 )
 
-// info is what people are told about a key: messages, the schema and the reference all come from it.
+// info describes a key. Messages, the schema and the reference are made from it.
 type info struct {
 	name     string
-	kind     string                // what values it takes, in a few words
+	kind     string                // its type, in a few words
 	doc      string                // one or more sentences
-	def      string                // what holds when nothing is said, as it would be written, or in words
+	def      string                // its default, as in a policy or in words
 	required bool                  // in each table of a list of tables
 	schema   func() map[string]any // the JSON Schema of its value, without the description
 	inner    func() []info         // the keys of its table, or of the tables in its list
-	named    bool                  // its table holds tables under names of the user's own
+	named    bool                  // its table has tables with names that the user chooses
 }
 
 // kindRecords is the kind of a list of tables.
 const kindRecords = "list of tables"
 
-// key is one key of a table that describes a T: how to read it, and how to write it down again.
+// key is one key of a table that describes a T, with its reader and writer.
 type key[T any] struct {
 	info
 	// set reads a value; name is the whole key, for messages.
 	set func(s *scope, name string, t *T, v *node)
-	// get returns what Canonical writes, or nil where the key says nothing.
+	// get returns the value that Canonical writes, or nil to leave the key out.
 	get func(t *T) any
 }
 
@@ -46,7 +46,7 @@ func infos[T any](keys []key[T]) []info {
 	return list
 }
 
-// inner makes the infos only when somebody asks: a run of a program does not.
+// inner makes the infos only on demand, because a run does not need them.
 func inner[T any](keys []key[T]) func() []info { return func() []info { return infos(keys) } }
 
 // readTable reads every key of a table.
@@ -60,7 +60,7 @@ fields:
 		name := under(prefix, f.name)
 		for _, k := range keys {
 			if k.name == f.name {
-				s.said[name] = s.place(f.at)
+				s.places[name] = s.place(f.at)
 				k.set(s, name, t, f.value)
 				continue fields
 			}
@@ -85,7 +85,7 @@ func encode[T any](keys []key[T], t *T) map[string]any {
 	return table
 }
 
-// encodeInner is encode where an empty table says nothing.
+// encodeInner is encode, with nil for an empty table.
 func encodeInner[T any](keys []key[T], t *T) any {
 	if table := encode(keys, t); len(table) > 0 {
 		return table
@@ -102,7 +102,7 @@ func sectionKey[T any](name, doc string, keys []key[T]) key[T] {
 	}
 }
 
-// recordKey is an optional table that describes an R of its own.
+// recordKey is an optional table that describes an R.
 func recordKey[T, R any](name, doc string, keys []key[R], at func(*T) **R, from func(*R) *string) key[T] {
 	return key[T]{
 		info: info{name: name, kind: "table", doc: doc, inner: inner(keys)},
@@ -123,7 +123,7 @@ func recordKey[T, R any](name, doc string, keys []key[R], at func(*T) **R, from 
 	}
 }
 
-// recordsKey is a list of tables, each of which describes an R. Lists append to what an extended policy says.
+// recordsKey is a list of tables, each of which describes an R. Its items are appended to those of the extended policy.
 func recordsKey[T, R any](name, doc string, keys []key[R], at func(*T) *[]R, from func(*R) *string) key[T] {
 	return key[T]{
 		info: info{name: name, kind: kindRecords, doc: doc, inner: inner(keys)},
@@ -141,10 +141,10 @@ func recordsKey[T, R any](name, doc string, keys []key[R], at func(*T) *[]R, fro
 	}
 }
 
-// viewName is what a view may be called: the same as a sandbox.
+// viewName is the pattern of names of views, as of sandboxes.
 const viewName = `^[A-Za-z0-9][A-Za-z0-9_.-]{0,127}$`
 
-// viewsKey is a table of views under names of the user's own.
+// viewsKey is a table of views with names that the user chooses.
 func viewsKey(name, doc string, keys []key[View]) key[Policy] {
 	return key[Policy]{
 		info: info{name: name, kind: "table of tables", doc: doc, inner: inner(keys), named: true},
@@ -247,7 +247,7 @@ func listSchema(item map[string]any) map[string]any {
 	return map[string]any{"type": "array", "items": item}
 }
 
-// under is a key of a table, written as TOML would have it.
+// under is the full name of a key of a table, in TOML's form.
 func under(table, name string) string {
 	if table == "" {
 		return joinKey(name)
@@ -255,7 +255,7 @@ func under(table, name string) string {
 	return table + "." + joinKey(name)
 }
 
-// joinKey writes a key with dots, and in quotes what is no bare TOML key.
+// joinKey joins the parts of a key with dots, and quotes those that are not bare TOML keys.
 func joinKey(names ...string) string {
 	parts := make([]string, len(names))
 	for i, n := range names {

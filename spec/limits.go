@@ -9,49 +9,49 @@ import (
 	"time"
 )
 
-// How a limit is held: the ladder, from the best down.
+// Mechanisms that enforce a limit, from the best down.
 const (
-	ByCgroup2  = "cgroup2"  // a delegated control group, version 2
-	BySystemd  = "systemd"  // the same in a scope that systemd has made
-	ByCgroup1  = "cgroup1"  // control groups of version 1
+	ByCgroup2  = "cgroup2"  // a delegated cgroup, version 2
+	BySystemd  = "systemd"  // the same, in a scope that systemd made
+	ByCgroup1  = "cgroup1"  // cgroups of version 1
 	ByRlimit   = "rlimit"   // the kernel, for each process; RLIMIT_NPROC for each user namespace
-	ByAffinity = "affinity" // the only processors that the program can run on
-	ByWatcher  = "watcher"  // the launcher looks now and then, and ends the exec
-	ByTimer    = "timer"    // the launcher ends the exec
-	ByLauncher = "launcher" // the launcher keeps no more
+	ByAffinity = "affinity" // the program can run only on these processors
+	ByWatcher  = "watcher"  // the launcher measures at intervals, and kills the exec
+	ByTimer    = "timer"    // the launcher kills the exec
+	ByLauncher = "launcher" // the launcher stores no more
 )
 
-// Limit says how one limit of a policy is held.
+// Limit is one limit of a policy and the mechanism that enforces it.
 type Limit struct {
 	Name       string  `json:"limit"`
-	Value      float64 `json:"value"` // seconds, bytes or a number of things
+	Value      float64 `json:"value"` // seconds, bytes or a count
 	EnforcedBy string  `json:"enforced_by"`
-	Verified   bool    `json:"verified"` // it has been read back
+	Verified   bool    `json:"verified"` // the launcher has read it back
 }
 
-// Cgroups is which control groups a sandbox can have to itself on this machine, found by making one.
+// Cgroups are the cgroups that a sandbox can have on this machine. The launcher finds out by making one.
 type Cgroups struct {
 	Kind        string            // ByCgroup2, BySystemd, ByCgroup1, or "" for none
-	Parents     map[string]string // controller -> the directory in which the sandbox's own is made; systemd has none
-	Controllers []string          // of "memory", "pids", "cpu" and "cpuacct", those that work
-	Reason      string            // why there is none, or no better kind: one line for the user
+	Parents     map[string]string // controller -> the directory in which the sandbox's cgroup is made; none for systemd
+	Controllers []string          // the working ones of "memory", "pids", "cpu" and "cpuacct"
+	Reason      string            // why there is no cgroup, or no better kind: one line for the user
 }
 
-// CPUTime is the processor time that an exec of so much time on the clock has where the policy does not say.
+// CPUTime is the default limit of processor time for a wall limit.
 func CPUTime(wall time.Duration) time.Duration { return wallToCPU * wall }
 
 // Limits of a machine.
 const (
-	maxPids = 4<<20 - 64<<10 // PID_MAX_LIMIT, the most that a pids controller takes, less what our own processes need
-	// wallToCPU is how much more processor time than time on the clock is allowed where the policy does not say.
+	maxPids = 4<<20 - 64<<10 // PID_MAX_LIMIT, the maximum of a pids controller, less what the launcher's processes need
+	// wallToCPU is the default limit of processor time in units of the wall limit.
 	wallToCPU = 2
-	// memoryToTmpfs is what part of the memory a file system in memory may take where the policy does not say.
+	// memoryToTmpfs: the default size of a tmpfs is the memory limit divided by this.
 	memoryToTmpfs = 2
 	// defaultTmpfs is the size of /dev/shm too. Docker's 64 MiB break every program that passes arrays between processes.
 	defaultTmpfs = 1 << 30
 )
 
-// tmpfsSize is how large a file system in memory is of which the policy does not say: what lies there is memory.
+// tmpfsSize is the default size of a tmpfs. Its files count as memory.
 func tmpfsSize(memory int64) int64 {
 	if memory == 0 {
 		return defaultTmpfs
@@ -59,7 +59,7 @@ func tmpfsSize(memory int64) int64 {
 	return min(defaultTmpfs, max(memory/memoryToTmpfs, 1))
 }
 
-// limits decides how each limit is held. What cannot be is an error, or a Weakness where the policy allows that.
+// limits plans what enforces each limit. A limit that nothing can enforce is an error, or a Weakness if the policy allows that.
 func limits(p *Policy, h *Host, plan *Plan) error {
 	l := p.Limits
 	if l.CPU == 0 {
@@ -88,7 +88,7 @@ func limits(p *Policy, h *Host, plan *Plan) error {
 	}
 	plan.Nproc = h.Nproc
 	if r.failed == nil {
-		r.forgotten(l)
+		r.checkAllPlanned(l)
 	}
 	if r.failed != nil {
 		return r.failed
@@ -96,9 +96,8 @@ func limits(p *Policy, h *Host, plan *Plan) error {
 	return nil
 }
 
-// forgotten finds a limit that a policy can ask for and nothing above has decided about: that it is ignored must not be
-// found out by a program that goes beyond it.
-func (r *ladder) forgotten(l Limits) {
+// checkAllPlanned fails for a limit of the policy that the code above does not plan, because a new limit must never be ignored.
+func (r *ladder) checkAllPlanned(l Limits) {
 	v := reflect.ValueOf(l)
 	for i := range v.NumField() {
 		name, _, _ := strings.Cut(v.Type().Field(i).Tag.Get("json"), ",")
@@ -123,7 +122,7 @@ func (r *ladder) add(name string, value float64, by string) {
 	}
 }
 
-// group is the rung of control groups where there is one for a controller, else the next.
+// group is the kind of cgroups if they have the controller, else next.
 func (r *ladder) group(controller, next string) string {
 	if slices.Contains(r.host.Cgroups.Controllers, controller) {
 		return r.host.Cgroups.Kind
@@ -131,7 +130,7 @@ func (r *ladder) group(controller, next string) string {
 	return next
 }
 
-// cpus is held by a quota. Without one the program can be kept on so many processors as a whole number says.
+// cpus is enforced by a quota. Without a cgroup, affinity can enforce a whole number of processors.
 func (r *ladder) cpus(n float64) {
 	whole := math.Ceil(n)
 	switch by := r.group("cpu", ""); {
@@ -142,19 +141,19 @@ func (r *ladder) cpus(n float64) {
 		r.affinity(min(int(whole), r.host.CPUs), n)
 	default:
 		r.weaker("cpus", fmt.Sprintf("limits.cpus = %v", n),
-			fmt.Sprintf("without a control group only whole processors can be given: %v", whole),
+			fmt.Sprintf("without a cgroup only whole processors can be given: %v", whole),
 			"use a whole number, or "+groupHint(r.host.Cgroups))
 		r.affinity(int(whole), whole)
 	}
 }
 
-// affinity keeps the program on n processors, which it may then not change.
+// affinity limits the program to n processors. The seccomp filter keeps it from changing that.
 func (r *ladder) affinity(n int, value float64) {
 	r.plan.Exec.Affinity = n
 	r.add("cpus", value, ByAffinity)
 }
 
-// nofile is given as asked, or not at all: a program that counts on it must not find out later.
+// nofile is never silently lower than asked, because a program that needs the number would find out only later.
 func (r *ladder) nofile(n int64) {
 	if hard := r.host.Nofile; n > 0 && uint64(n) > hard {
 		r.weaker("nofile", fmt.Sprintf("limits.nofile = %d", n), fmt.Sprintf("the caller may not open more than %d files", hard),
@@ -165,7 +164,7 @@ func (r *ladder) nofile(n int64) {
 	r.add("nofile", float64(n), ByRlimit)
 }
 
-// weaker notes what cannot be had; the first such thing is the error under "required".
+// weaker adds a limit that can be enforced only in part. Under "required" the first one is the error.
 func (r *ladder) weaker(name, what, reason, hint string) {
 	if r.policy.Enforce == EnforceBestEffort {
 		r.plan.Weaker = append(r.plan.Weaker, Weakness{What: "limits." + name, Reason: reason})
@@ -181,7 +180,7 @@ func (r *ladder) weaker(name, what, reason, hint string) {
 }
 
 func groupHint(c Cgroups) string {
-	const want = "run where a control group is delegated to you"
+	const want = "run where a cgroup is delegated to you"
 	if c.Reason == "" {
 		return want
 	}

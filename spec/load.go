@@ -13,25 +13,25 @@ import (
 	"github.com/sandboxrun/sandboxrun/rootfs"
 )
 
-// Bounds of what a policy is read from.
+// Bounds of a policy's files.
 const (
 	maxExtends = 8       // files and presets in one chain of extends
 	maxFile    = 1 << 20 // bytes of one file
 )
 
-// Input is a policy file and everything that its meaning depends on. Load looks at nothing else.
+// Input is a policy file and everything that its meaning depends on. Load reads nothing else.
 type Input struct {
 	Name string // of the file, for messages; a name that ends in .json is read as JSON
 	Data []byte
-	Path string // of the file, absolute; empty where it is no file
+	Path string // of the file, absolute; empty if the policy is not a file
 	Dir  string // absolute directory that relative paths are relative to; empty means Cwd
 	Cwd  string // the caller's working directory, for a policy that has no directory of its own, such as standard input
-	Home string // what "~" stands for; may be empty
-	// Env is what "$VAR" is looked up in.
+	Home string // the value of "~"; may be empty
+	// Env has the values of "$VAR".
 	Env map[string]string
-	// ReadFile reads the file that extends names, by its absolute path. It may be nil where files cannot be extended.
+	// ReadFile reads the file that extends names, by its absolute path. If it is nil, a policy cannot extend a file.
 	ReadFile func(path string) ([]byte, error)
-	// Flags are what the command line adds.
+	// Flags are the additions of the command line.
 	Flags []Flag
 }
 
@@ -46,7 +46,7 @@ func load(in Input, refused []unsupported) (*Policy, error) {
 	if !path.IsAbs(in.Dir) {
 		return nil, fmt.Errorf("load policy %q: directory %q is not absolute", in.Name, in.Dir)
 	}
-	l := &loader{in: in, keys: policyKeys(), policy: defaults(), said: map[string]place{}}
+	l := &loader{in: in, keys: policyKeys(), policy: defaults(), places: map[string]place{}}
 	l.policy.File = in.Name
 	if in.Path != "" {
 		l.policy.Paths = []string{in.Path}
@@ -65,7 +65,7 @@ func load(in Input, refused []unsupported) (*Policy, error) {
 	return l.policy, nil
 }
 
-// defaults is the policy that says nothing.
+// defaults is the policy without any key.
 func defaults() *Policy {
 	return &Policy{
 		Enforce: EnforceRequired,
@@ -79,17 +79,17 @@ func defaults() *Policy {
 	}
 }
 
-// fromDefault is the From of what no policy says.
+// fromDefault is the From of a value that no policy sets.
 const fromDefault = "default"
 
-// loader reads a chain of files into one policy: the file that is extended first, then what extends it.
+// loader reads a chain of files into one policy: the extended file first, then the file that extends it.
 type loader struct {
 	in       Input
 	keys     []key[Policy]
 	policy   *Policy
 	problems []Problem
-	said     map[string]place // where each key was said last
-	chain    []document       // that are being read: each extends the next
+	places   map[string]place // the last place of each key
+	chain    []document       // documents that are being read: each extends the next
 }
 
 // document is one file or preset of the chain.
@@ -97,7 +97,7 @@ type document struct {
 	name string // for messages
 	data []byte
 	dir  string
-	id   string // the same for the same file or preset
+	id   string // identifies the file or preset
 }
 
 // place is a position in one of the files.
@@ -112,7 +112,7 @@ type scope struct {
 	document
 }
 
-// fail notes a problem.
+// fail adds a problem.
 func (l *loader) fail(p place, key, format string, args ...any) {
 	l.failHint(p, key, "", format, args...)
 }
@@ -129,7 +129,7 @@ func (s *scope) wrong(at position, key, format string, args ...any) {
 	s.fail(s.place(at), key, format, args...)
 }
 
-// from says where a key was found, as policies tell it.
+// from is the place of a key, for the From fields of the policy.
 func (s *scope) from(at position, key string) string {
 	if strings.HasPrefix(s.name, flagMark) {
 		return s.name
@@ -137,7 +137,7 @@ func (s *scope) from(at position, key string) string {
 	return fmt.Sprintf("%s:%d:%d: %s", s.name, at.line, at.column, key)
 }
 
-// file reads one document, after the one that it extends.
+// file reads one document, after the document that it extends.
 func (l *loader) file(d document) {
 	if !slices.Contains(l.policy.Sources, d.name) {
 		l.policy.Sources = append(l.policy.Sources, d.name)
@@ -195,7 +195,7 @@ func (s *scope) extend(v *node) {
 	if !ok {
 		return
 	}
-	d, err := s.find(name)
+	d, err := s.extended(name)
 	if err == nil {
 		err = s.checkChain(d)
 	}
@@ -206,8 +206,8 @@ func (s *scope) extend(v *node) {
 	s.file(d)
 }
 
-// find gets a document by the name that extends gives it.
-func (s *scope) find(name string) (document, error) {
+// extended returns the preset or file that extends names.
+func (s *scope) extended(name string) (document, error) {
 	isFile := strings.Contains(name, "/") || strings.HasSuffix(name, ".toml") || strings.HasSuffix(name, ".json")
 	if !isFile {
 		data, ok := Preset(name)
@@ -226,7 +226,7 @@ func (s *scope) find(name string) (document, error) {
 	}
 	data, err := s.in.ReadFile(p)
 	if named, ok := errors.AsType[*fs.PathError](err); ok {
-		err = named.Err // it names the path again
+		err = named.Err // PathError has the path, which the message has already
 	}
 	if err != nil {
 		return document{}, fmt.Errorf("read %q: %w", p, err)
@@ -235,7 +235,7 @@ func (s *scope) find(name string) (document, error) {
 	return document{p, data, path.Dir(p), p}, nil
 }
 
-// checkChain refuses a document that extends itself in the end, or a chain that is too long to be meant.
+// checkChain refuses a document that extends itself, directly or through others, and a chain that is too long.
 func (l *loader) checkChain(d document) error {
 	names := make([]string, 0, len(l.chain)+1)
 	for _, c := range l.chain {
@@ -252,21 +252,21 @@ func (l *loader) checkChain(d document) error {
 	return nil
 }
 
-// finish fills in and checks what depends on more than one key, or on more than one file.
+// finish sets and checks values that depend on more than one key or file.
 func (l *loader) finish() {
 	if w := l.policy.Files.Workspace; w != nil {
 		l.finishWorkspace(w)
 	}
 	p := l.policy.Processes
 	if p.Steps > 0 && p.Guard == "" {
-		l.fail(l.said["processes.steps"], "processes.steps", `a step budget needs guard = "python"`)
+		l.fail(l.places["processes.steps"], "processes.steps", `a step budget needs guard = "python"`)
 	}
 }
 
 func (l *loader) finishWorkspace(w *rootfs.Workspace) {
 	if w.Source == "" {
-		if _, ok := l.said["workspace.source"]; !ok { // otherwise it was wrong, and that is said already
-			l.fail(l.said["workspace"], "workspace.source", `missing: a workspace has a directory or "tmpfs" as its source`)
+		if _, ok := l.places["workspace.source"]; !ok { // otherwise its value was wrong, and has a problem already
+			l.fail(l.places["workspace"], "workspace.source", `missing: a workspace has a directory or "tmpfs" as its source`)
 		}
 		return
 	}
@@ -280,6 +280,6 @@ func (l *loader) finishWorkspace(w *rootfs.Workspace) {
 		}
 	}
 	if w.Size > 0 && w.Source != sourceTmpfs {
-		l.fail(l.said["workspace.size"], "workspace.size", `only a workspace with source = "tmpfs" has a size`)
+		l.fail(l.places["workspace.size"], "workspace.size", `only a workspace with source = "tmpfs" has a size`)
 	}
 }

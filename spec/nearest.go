@@ -5,10 +5,10 @@ import (
 	"strings"
 )
 
-// maxDistance is how many edits away a key may be to be taken for a slip of another.
+// maxDistance is the maximum number of edits between a typing error and the key that was meant.
 const maxDistance = 2
 
-// unknown notes a key that does not exist, with the one that was probably meant.
+// unknown adds a problem for an unknown key, with the key that was probably meant.
 func (s *scope) unknown(at position, name string) {
 	if meant := nearest(name, keyNames(infos(s.keys), "", name)); meant != "" && meant != name {
 		s.wrong(at, name, "unknown key, did you mean %q?", meant)
@@ -17,7 +17,7 @@ func (s *scope) unknown(at position, name string) {
 	s.wrong(at, name, "unknown key")
 }
 
-// keyNames lists every key in full. The names of the user's own tables are taken from the key that is looked for.
+// keyNames lists every key in full. Names that the user chooses are taken from the key that it looks for.
 func keyNames(keys []info, prefix, like string) []string {
 	var names []string
 	for _, k := range keys {
@@ -39,8 +39,8 @@ func keyNames(keys []info, prefix, like string) []string {
 	return names
 }
 
-// nearest returns the name that is the fewest edits away, or else the first one that only lies in another table; ""
-// when there is none. Of a short name, half may differ: everything is near to "ab".
+// nearest returns the name with the fewest edits, or else the first equal name of another table; "" if there is none. In a short name
+// at most half of the characters may differ, because every name is near to "ab".
 func nearest(name string, names []string) string {
 	last := name[strings.LastIndex(name, ".")+1:]
 	best, least := "", maxDistance+1
@@ -59,7 +59,8 @@ func nearest(name string, names []string) string {
 	return names[i]
 }
 
-// Nearest returns the name that was probably meant by another: the fewest edits away, two at most, and of a short name half; "" where none is near.
+// Nearest returns the name that was probably meant: the one with the fewest edits, at most two, and in a short name at most half of
+// the characters; "" if no name is near.
 func Nearest(name string, names []string) string {
 	best, least := "", maxDistance+1
 	for _, n := range names {

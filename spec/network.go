@@ -13,20 +13,20 @@ import (
 	"github.com/sandboxrun/sandboxrun/rootfs"
 )
 
-// Relay is the process that stands in the doorway of a sandbox's network, and where it listens inside.
+// Relay describes the relay of a sandbox: its rules, and the sockets on which it listens inside.
 type Relay struct {
 	Policy netpolicy.Policy `json:"policy"`
 	Doors  []Door           `json:"doors"`
 }
 
-// Door is one listening socket in the sandbox's network namespace. The kinds are those of package relay.
+// Door is one listening socket of the relay in the sandbox's network namespace. The kinds are those of package relay.
 type Door struct {
 	Kind   string         `json:"kind"`
 	Listen netip.AddrPort `json:"listen"`
 	Target string         `json:"target,omitempty"` // of a forward: "127.0.0.1:9001" or "unix:/run/pg.sock"
-	Socket string         `json:"socket,omitempty"` // of a target "unix:": its path with every link resolved
+	Socket string         `json:"socket,omitempty"` // of a target "unix:": its path with every symlink resolved
 
-	// Of a forward: which key of the policy asks for it, where, and for network.env_urls the variable that holds its URL.
+	// Of a forward: the key of the policy that asks for it, its place, and for network.env_urls the variable with its URL.
 	Key      string `json:"key,omitempty"`
 	From     string `json:"from,omitempty"`
 	Variable string `json:"variable,omitempty"`
@@ -42,23 +42,22 @@ const (
 )
 
 const (
-	lowPorts  = 1024 // those below are for the privileged; where the relay has one of them all of them stay so
-	proxyPort = 3128 // squid's, which people know; where it is taken, the next free one
+	lowPorts  = 1024 // ports below are privileged; if the relay listens on one of them, programs can listen on none
+	proxyPort = 3128 // squid's port; if it is taken, the next free one
 	dnsPort   = 53
-	// ConnectPath is where a program finds this binary, to reach a host through the proxy: sandboxrun proxy-connect.
+	// ConnectPath is the path of this binary inside, for sandboxrun proxy-connect.
 	ConnectPath = "/.sandboxrun"
 )
 
-// resolver is where the program's C library asks for names: systemd-resolved's address, so that nobody is surprised.
+// resolver is the address of the name server inside. It is the address of systemd-resolved, which programs know.
 func resolver() netip.Addr { return netip.AddrFrom4([4]byte{127, 0, 0, 53}) }
 
 func loopback() netip.Addr { return netip.AddrFrom4([4]byte{127, 0, 0, 1}) }
 
-// proxied says whether a mode lets hosts be reached through the relay.
+// proxied reports whether a mode allows hosts through the relay.
 func proxied(mode string) bool { return mode == netpolicy.Allowlist || mode == netpolicy.Public }
 
-// network decides the relay, the environment that leads programs to it, and what is worth a warning.
-// The error is a *rootfs.Error.
+// network plans the relay, the environment variables that name its proxy, and warnings. The error is a *rootfs.Error.
 func network(p *Policy, h *Host, plan *Plan) error {
 	n := &p.Network
 	if n.Mode == netpolicy.Host {
@@ -89,8 +88,8 @@ func network(p *Policy, h *Host, plan *Plan) error {
 	return nil
 }
 
-// sockets warns of services of the host's that a granted directory shows: no namespace stands between a program and a
-// socket that it sees (deer-flow#5145, moby#14767). A socket that is granted by its own name is meant.
+// sockets warns of Unix sockets of the host in granted directories, because no namespace keeps a program from a socket that it
+// sees. A socket that is granted by its own path gets no warning. (deer-flow#5145, moby#14767)
 func sockets(h *Host, plan *Plan) {
 	const most = 5
 	named := map[string]bool{}
@@ -106,7 +105,7 @@ func sockets(h *Host, plan *Plan) {
 	}
 	for i, name := range seen {
 		if i == most {
-			plan.Warnings = append(plan.Warnings, fmt.Sprintf("files: and %d more sockets of the host's", len(seen)-most))
+			plan.Warnings = append(plan.Warnings, fmt.Sprintf("files: %d more sockets of the host are in granted directories", len(seen)-most))
 			return
 		}
 		plan.Warnings = append(plan.Warnings, fmt.Sprintf("files: the program can talk to the service that listens on the socket %s, "+
@@ -114,7 +113,7 @@ func sockets(h *Host, plan *Plan) {
 	}
 }
 
-// remote lists the hosts that a policy names and that are not on the loopback.
+// remote lists the hosts of a policy that are not on the loopback.
 func remote(n *netpolicy.Policy) []string {
 	hosts := slices.Clone(n.AllowedHosts)
 	for _, s := range n.Services {
@@ -125,11 +124,11 @@ func remote(n *netpolicy.Policy) []string {
 	return hosts
 }
 
-// proxy adds what lets programs reach hosts: the proxy itself, and for those that do not know of it names and ports.
+// proxy adds the proxy and, for programs that ignore proxy variables, the resolver and a socket for each allowed port.
 func (r *Relay) proxy(n *netpolicy.Policy, forwards []forward, plan *Plan) {
 	rules, err := netpolicy.Compile(n)
 	if err != nil {
-		return // the loader has checked it; and without rules nothing is let through
+		return // cannot happen, because the loader has compiled them; without rules the relay allows nothing
 	}
 	ports := rules.Ports()
 	taken := func(p int) bool {
@@ -147,10 +146,10 @@ func (r *Relay) proxy(n *netpolicy.Policy, forwards []forward, plan *Plan) {
 			r.door(DoorDirect, netip.IPv4Unspecified(), p)
 		}
 	}
-	lead(&plan.Exec, port, hasConnector(plan.View))
+	setProxyVariables(&plan.Exec, port, hasConnector(plan.View))
 }
 
-// ports are those that answer on the sandbox's 127.0.0.1.
+// ports are the ports on which the relay listens on 127.0.0.1.
 func (r *Relay) ports() []uint16 {
 	var list []uint16
 	if r == nil {
@@ -169,8 +168,9 @@ func (r *Relay) door(kind string, a netip.Addr, port int) {
 	r.Doors = append(r.Doors, Door{Kind: kind, Listen: netip.AddrPortFrom(a, uint16(port))})
 }
 
-// lead tells programs of the proxy. Only what the policy itself sets is stronger: the caller's proxy is none in here.
-func lead(e *Exec, port int, ssh bool) {
+// setProxyVariables sets the variables that name the proxy. They override the caller's, because the caller's proxy cannot be
+// reached inside. env.set of the policy overrides them.
+func setProxyVariables(e *Exec, port int, ssh bool) {
 	proxy := "http://127.0.0.1:" + strconv.Itoa(port)
 	const direct = "localhost,127.0.0.1,::1"
 	env := map[string]string{
@@ -184,8 +184,8 @@ func lead(e *Exec, port int, ssh bool) {
 	e.EnvSet = env
 }
 
-// connector shows this binary to programs that reach hosts through the proxy alone: that of OpenSSH's ports, where no name
-// has an address, and in mode public.
+// connector is the bind that shows this binary, for proxy-connect, in sandboxes where ssh reaches hosts only through the proxy:
+// in mode public, and without transparent.
 func connector(n *netpolicy.Policy, self string) *rootfs.Bind {
 	if self == "" || n.Mode != netpolicy.Public && (n.Mode != netpolicy.Allowlist || n.Transparent) {
 		return nil
@@ -197,9 +197,9 @@ func hasConnector(v *rootfs.View) bool {
 	return slices.ContainsFunc(v.Mounts, func(m rootfs.Mount) bool { return m.Target == ConnectPath && m.From == fromDefault })
 }
 
-// forward is a loopback port inside that leads outside.
+// forward is a loopback port inside that the relay forwards.
 type forward struct {
-	addr     netip.Addr // on which it is reached; 127.0.0.1 stands for ::1 too
+	addr     netip.Addr // its address inside; 127.0.0.1 means ::1 too
 	port     int
 	target   string
 	socket   string
@@ -223,8 +223,8 @@ func (f forward) doors() []Door {
 	return list
 }
 
-// forwards are the ports that the policy names, then those of its services on the loopback, then those of loopback URLs in
-// the program's environment. A port that was named before leads where it was said to lead.
+// forwards are the ports of the policy, then those of its services on the loopback, then those of loopback URLs in the program's
+// environment. The first of two entries for one port counts.
 func forwards(p *Policy, env map[string]string) []forward {
 	var list []forward
 	for _, port := range p.Network.Ports {
@@ -238,7 +238,7 @@ func forwards(p *Policy, env map[string]string) []forward {
 	}
 	for _, name := range slices.Sorted(maps.Keys(env)) {
 		if u, err := url.Parse(env[name]); err == nil {
-			u.User = nil // the program's, and nobody else's
+			u.User = nil // user name and password are for the program only
 			list = addService(list, u.String(), forward{key: "network.env_urls", variable: name})
 		}
 	}
@@ -255,7 +255,7 @@ func addService(list []forward, text string, f forward) []forward {
 	target := loopback()
 	if a, err := netip.ParseAddr(svc.Host); err == nil {
 		target = a
-		if a != netip.IPv6Loopback() { // 127.0.0.1 stands for that too
+		if a != netip.IPv6Loopback() { // 127.0.0.1 means ::1 too
 			f.addr = a
 		}
 	}

@@ -127,7 +127,7 @@ func TestProxyEnvironment(t *testing.T) {
 	}
 }
 
-// What cannot be is said; what is dangerous is said too.
+// The plan warns of hosts that the mode does not allow, and of dangerous settings.
 func TestNetworkWarnings(t *testing.T) {
 	for policy, want := range map[string]string{
 		"network.mode = \"host\"":                                                 "host's own network",

@@ -23,7 +23,7 @@ const (
 // position is a place in a file: lines and columns count from 1, columns in characters.
 type position struct{ line, column int }
 
-// node is a value of a policy file. TOML and JSON files become the same nodes, so everything after them is one path.
+// node is a value of a policy file. TOML and JSON become the same nodes, so all later code is the same for both.
 type node struct {
 	kind    nodeKind
 	at      position
@@ -51,7 +51,7 @@ func (n *node) get(name string) *field {
 	return nil
 }
 
-// fault is why a file cannot be read as TOML or JSON at all.
+// fault is a syntax error of a TOML or JSON file.
 type fault struct {
 	at      position
 	key     string // may be empty
@@ -104,7 +104,7 @@ func invalidUTF8(data []byte) int {
 	return -1
 }
 
-// looksLikeJSON says whether a file is JSON: no TOML file begins with a brace.
+// looksLikeJSON reports whether a file is JSON, because no TOML file begins with a brace.
 func looksLikeJSON(data []byte) bool {
 	return bytes.HasPrefix(bytes.TrimLeft(data, " \t\r\n"), []byte("{"))
 }

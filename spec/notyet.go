@@ -5,13 +5,13 @@ import (
 	"strings"
 )
 
-// unsupported is a key that is read and checked, and whose behaviour does not exist yet.
+// unsupported is a key that the loader reads and checks, and that has no effect yet.
 type unsupported struct {
 	key      string
-	harmless any // the value, as Canonical writes it, that asks for nothing; nil is what Canonical leaves out
+	harmless any // the value, as Canonical writes it, that asks for nothing; nil is a key that Canonical leaves out
 }
 
-// notYet lists what is refused because it would not be enforced. Deleting a line is all that lifting it takes here.
+// notYet lists the keys that are refused, because nothing enforces them. To support a key, delete its line here.
 func notYet() []unsupported {
 	return []unsupported{
 		{"files.interpreters", nil},
@@ -25,11 +25,11 @@ func notYet() []unsupported {
 	}
 }
 
-// refuse notes a problem for each key of a policy, written down, that asks for what does not exist yet.
+// refuse adds a problem for each unsupported key that the policy, as Canonical writes it, uses.
 func (l *loader) refuse(keys []unsupported, asked map[string]any) {
 	for _, u := range keys {
 		if !reflect.DeepEqual(lookup(asked, u.key), u.harmless) {
-			l.failHint(l.said[u.key], u.key, "remove the key; it comes with a later version", "not supported yet")
+			l.failHint(l.places[u.key], u.key, "remove the key; it comes with a later version", "not supported yet")
 		}
 	}
 }

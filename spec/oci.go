@@ -10,7 +10,7 @@ import (
 	"github.com/sandboxrun/sandboxrun/rootfs"
 )
 
-// Names of things in a bundle, beside config.json. Relative sources of mounts are relative to the bundle.
+// Names in a bundle, beside config.json. Relative sources of mounts are relative to the bundle.
 const (
 	RootDir      = "rootfs"
 	MaskFile     = "masks/file"
@@ -18,10 +18,11 @@ const (
 	GeneratedDir = "generated"
 )
 
-// GeneratedFile is the place in the bundle of the content of the i-th mount of a view.
+// GeneratedFile is the path in the bundle of the content of the i-th mount of a view.
 func GeneratedFile(i int) string { return fmt.Sprintf("%s/%d", GeneratedDir, i) }
 
-// ociVersion is the oldest version of the specification that has all we use. crun 1.8 refuses what is newer than itself.
+// ociVersion is the oldest version of the specification that has all features of the configuration, because crun 1.8 refuses a
+// version newer than its own.
 const ociVersion = "1.0.2"
 
 // ociSpec is the Plan as an OCI runtime configuration, without the program: the command that uses it fills in
@@ -60,8 +61,8 @@ func ociSpec(p *Plan, h *Host, id identity) *specs.Spec {
 	return s
 }
 
-// Portable is the configuration for another runtime, and how many mounts it lacks: none but ours can mount on a symbolic
-// link. What the links of a deny lead to is masked all the same.
+// Portable is the configuration for another runtime, and the number of mounts that it lacks, because other runtimes cannot mount on
+// a symlink. The targets of a deny's symlinks are masked all the same.
 func (p *Plan) Portable() (s *specs.Spec, lacks int) {
 	oci, links := *p.Spec, map[string]bool{}
 	for _, m := range p.View.Mounts {
@@ -71,7 +72,7 @@ func (p *Plan) Portable() (s *specs.Spec, lacks int) {
 	return &oci, len(p.Spec.Mounts) - len(oci.Mounts)
 }
 
-// resources are the limits that a control group holds, for another runtime.
+// resources are the limits that a cgroup enforces, for another runtime.
 func resources(l Limits) *specs.LinuxResources {
 	const period = 100_000 // microseconds, the kernel's default
 	r := &specs.LinuxResources{}
@@ -118,13 +119,13 @@ func namespaces(mode string) []specs.LinuxNamespace {
 	return list
 }
 
-// TerminalOptions are those of a devpts file system. The kernel has a few thousand pseudo-terminals for all users
-// together, of which one exec must not have more than its share.
+// TerminalOptions are the options of an exec's devpts. One exec gets at most 64 pseudo-terminals, because the kernel has a few
+// thousand for all users together.
 func TerminalOptions() []string {
 	return []string{"newinstance", "ptmxmode=0666", "mode=0620", "max=64"}
 }
 
-// systemMounts are the file systems that every program expects.
+// systemMounts are the mounts of every sandbox.
 func systemMounts(memory int64) []specs.Mount {
 	return []specs.Mount{
 		{Destination: "/proc", Type: "proc", Source: "proc", Options: []string{"nosuid", "noexec", "nodev"}},

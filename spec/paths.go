@@ -8,9 +8,9 @@ import (
 	"unicode/utf8"
 )
 
-// How paths of a policy are read. "~", "$VAR" and "${VAR}" expand where they are the whole first component of a path;
-// "$$" at the very beginning is a literal "$"; everywhere else "$", "~" and every other character stand for
-// themselves, so that a directory with any name can be granted. A first component that only begins like one of them
+// How paths of a policy are read. "~", "$VAR" and "${VAR}" expand if they are the whole first component of a path;
+// "$$" at the very beginning is a literal "$"; everywhere else "$", "~" and every other character are
+// literal, so that a directory with any name can be granted. A first component that only begins like one of them
 // ("~bob", "$HOME-old") is refused: it is more likely a mistake than a name.
 
 // hostPath is the rule for paths on the host: relative ones are relative to the policy file.
@@ -25,7 +25,7 @@ func (s *scope) hostPath(p string) (string, error) {
 	return checkPath(p, full)
 }
 
-// insidePath is the rule for paths that only name a place inside: there is nothing that they could be relative to.
+// insidePath is the rule for paths inside. They must be absolute, because there is no directory that they could be relative to.
 func (s *scope) insidePath(p string) (string, error) {
 	full, err := s.expand(p)
 	if err != nil {
@@ -37,8 +37,8 @@ func (s *scope) insidePath(p string) (string, error) {
 	return checkPath(p, full)
 }
 
-// checkPath cleans a path. What is not UTF-8 cannot be written in an OCI configuration; the environment, the home and
-// the policy's directory may hold it.
+// checkPath cleans a path. It refuses a path that is not UTF-8, because an OCI configuration cannot have it. Such bytes can come from
+// the environment, the home and the policy's directory.
 func checkPath(p, full string) (string, error) {
 	if !utf8.ValidString(full) || strings.Contains(full, "\x00") {
 		return "", fmt.Errorf("path %q stands for %q, which is not UTF-8", p, full)
@@ -46,7 +46,7 @@ func checkPath(p, full string) (string, error) {
 	return path.Clean(full), nil
 }
 
-// expand replaces the first component of a path where it is "~" or a variable.
+// expand replaces the first component of a path if it is "~" or a variable.
 func (s *scope) expand(p string) (string, error) {
 	first, _, _ := strings.Cut(p, "/")
 	rest := p[len(first):]
@@ -94,7 +94,7 @@ func variable(s string) string {
 	return name
 }
 
-// checkName says what is wrong with the name of an environment variable.
+// checkName returns the fault of a variable's name, or nil.
 func checkName(name string) error {
 	if name == "" || name[0] >= '0' && name[0] <= '9' || strings.Trim(name, nameChars) != "" {
 		return errors.New("want a name of letters, digits and \"_\" that does not begin with a digit")

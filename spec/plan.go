@@ -7,7 +7,7 @@ import (
 	"github.com/sandboxrun/sandboxrun/rootfs"
 )
 
-// Plan is what has been decided. It never changes after Resolve, and nothing later decides again.
+// Plan is everything that a policy becomes on this machine. It never changes after Resolve, and no later step decides again.
 type Plan struct {
 	Name         string       `json:"name,omitempty"`
 	PolicyFile   string       `json:"policy_file"`
@@ -18,72 +18,72 @@ type Plan struct {
 	Network      string       `json:"network"` // the mode
 	Relay        *Relay       `json:"relay,omitempty"`
 	SetGroup     bool         `json:"-"` // a writable grant is a tree whose directories have the set-group-id bit
-	LowPorts     bool         `json:"-"` // programs may listen on ports below 1024 of a network of their own
+	LowPorts     bool         `json:"-"` // programs may listen on ports below 1024 of the sandbox's own network
 	Limits       []Limit      `json:"limits,omitempty"`
-	Cgroups      Cgroups      `json:"cgroups,omitzero"` // those that hold some of them
+	Cgroups      Cgroups      `json:"cgroups,omitzero"` // those that enforce some limits
 	Nproc        bool         `json:"nproc,omitempty"`  // as in Host
-	// PolicyPaths are the files that the policy was read from, absolute.
+	// PolicyPaths are the absolute paths of the policy's files.
 	PolicyPaths []string `json:"-"`
-	// Search lists the granted directories in which files are looked for that need a mount of their own.
+	// Search lists the grants in which the launcher searches for files that need a mount of their own.
 	Search []Search `json:"-"`
-	// Checks is what has to be proven of the sandbox before its first program.
+	// Checks is what the checks at the start have to prove.
 	Checks hooks.Subject `json:"-"`
-	// Weaker lists the protections that were asked for and cannot be had here.
+	// Weaker lists the protections that this machine gives only in part.
 	Weaker []Weakness `json:"weaker,omitempty"`
-	// BestEffort is whether the policy does with less where the machine cannot give what it asks for.
+	// BestEffort: the policy accepts weaker protections.
 	BestEffort bool `json:"best_effort,omitempty"`
-	// Warnings are for the user to see at the start.
+	// Warnings are printed at the start.
 	Warnings []string `json:"warnings,omitempty"`
 }
 
-// Search is a granted directory, or file.
+// Search is a granted directory or file.
 type Search struct {
 	Source, Target string // on the host, and inside
 	Writable       bool
 }
 
-// Weakness is a protection that was asked for and cannot be had, with the reason.
+// Weakness is a protection that this machine gives only in part, with the reason.
 type Weakness struct {
 	What   string `json:"what"`
 	Reason string `json:"reason"`
 }
 
-// Exec is what every exec of a sandbox has in common.
+// Exec has the properties of every exec of a sandbox.
 type Exec struct {
 	UID int `json:"uid"` // the program's numbers in the sandbox's user namespace
 	GID int `json:"gid"`
-	// OwnID is whether these are an id that owns nothing, and no other sandbox's (Host.Program).
+	// OwnID: these are an id that owns no file and that no other sandbox has (Host.Program).
 	OwnID    bool `json:"own_id,omitempty"`
-	ShownUID int  `json:"shown_uid"` // and as it sees itself
+	ShownUID int  `json:"shown_uid"` // as the program sees it
 	ShownGID int  `json:"shown_gid"`
-	// DropGroups is whether the caller's supplementary groups are dropped. Without privilege the kernel keeps them.
+	// DropGroups: the launcher drops the caller's supplementary groups. The kernel does not allow that without privilege.
 	DropGroups bool              `json:"drop_groups"`
 	Dir        string            `json:"dir"`
-	Env        map[string]string `json:"env"`       // what it has at least
-	EnvAllow   []string          `json:"env_allow"` // names and patterns that are taken from the caller
+	Env        map[string]string `json:"env"`       // variables that every program has
+	EnvAllow   []string          `json:"env_allow"` // names and patterns of variables that pass from the caller
 	EnvSet     map[string]string `json:"env_set"`
-	// Redact is whether the values of key-like variables are taken out of what is kept.
+	// Redact: values of key-like variables are redacted in stored output.
 	Redact   bool     `json:"redact,omitempty"`
-	Hide     []string `json:"hide"`     // paths of its /proc that are hidden
-	Readonly []string `json:"readonly"` // and that it cannot write
+	Hide     []string `json:"hide"`     // masked paths of its /proc
+	Readonly []string `json:"readonly"` // read-only paths of its /proc
 	Umask    int      `json:"umask"`
 	Limits   Limits   `json:"limits,omitzero"`
-	// CPUFollowsWall is whether Limits.CPU is what Wall makes it by default: an exec with another time has another.
+	// CPUFollowsWall: Limits.CPU is the default for Limits.Wall, so an exec with another wall limit has another.
 	CPUFollowsWall bool `json:"cpu_follows_wall,omitempty"`
-	Affinity       int  `json:"affinity,omitempty"` // on how many processors the program is kept; 0: as its caller
-	// CoreHandled is whether the host's core handler runs when a program crashes: nothing keeps it from that here.
+	Affinity       int  `json:"affinity,omitempty"` // number of processors of the program; 0: as its caller
+	// CoreHandled: the host's core handler runs when a program crashes, because this machine cannot prevent it.
 	CoreHandled bool `json:"core_handled,omitempty"`
 }
 
 // CoreLimit is the RLIMIT_CORE of every program.
 func (e *Exec) CoreLimit() uint64 {
 	if e.CoreHandled {
-		return 0 // there may be no right to more
+		return 0 // the launcher may not be allowed a higher limit
 	}
 	return 1
 }
 
-// Error is a policy that cannot be carried out, or a machine that cannot do it.
+// Error is a policy that this machine cannot carry out.
 type Error struct {
 	Code    string // a stable word, such as "policy_invalid"
 	Message string

@@ -1,5 +1,6 @@
-// Package spec decides: it turns what is asked (Policy) and what the machine can do (Host) into a Plan. It is pure: it
-// makes no system call, starts nothing and reads no clock.
+// Package spec turns a policy (Policy) and the facts of a machine (Host) into a Plan: everything that a sandbox has and needs. It is
+// pure: it makes no system call, starts no process and reads no clock. So every decision can be tested with made-up machines, and
+// package container only carries decisions out. It also loads and explains policies.
 package spec
 
 import (
@@ -11,20 +12,20 @@ import (
 	"github.com/sandboxrun/sandboxrun/rootfs"
 )
 
-// What enforce says about a protection that cannot be had.
+// Values of enforce, for a protection that this machine cannot give.
 const (
-	EnforceRequired   = "required"    // refuse to run with less than asked
-	EnforceBestEffort = "best_effort" // run with the next best, and say what is missing
+	EnforceRequired   = "required"    // refuse to run
+	EnforceBestEffort = "best_effort" // run with less, and report the difference
 )
 
-// Policy is what a policy file asks for, with every default filled in.
+// Policy is the content of a policy file, with every default filled in.
 type Policy struct {
 	File string // the file it came from, or "preset NAME"; for messages
-	// Digest is the SHA-256 of the policy's meaning, in hex: of Canonical. The names and layout of its files, and the
-	// places that From fields tell, are no part of it.
+	// Digest is the SHA-256 of Canonical, in hex. It does not depend on the names and layout of the policy's files, or on the
+	// places in From fields.
 	Digest       string
-	Sources      []string // what was read for it: File first, then everything it extends
-	Paths        []string // of those of them that are files, absolute
+	Sources      []string // names of all files and presets: File first, then those that it extends
+	Paths        []string // absolute paths of the files among Sources
 	Name         string
 	Enforce      string
 	User         User
@@ -35,12 +36,12 @@ type Policy struct {
 	Limits       Limits
 	Processes    Processes
 	Views        map[string]View // by name
-	// Places says where each string of a list or table was said, "task.toml:12:9" by "env.allow LC_*". See Place.
+	// Places has the place of each string of a list or table, such as "task.toml:12:9" for "env.allow LC_*". See Place.
 	Places map[string]string
 }
 
-// Place says where a list or table, such as "env.allow", has an item. It is empty where no file says so. Grants, binds and
-// ports have a From of their own.
+// Place is the place of an item of a list or table, such as "env.allow". It is empty if no file has the item. Grants, binds and ports
+// have a From instead.
 func (p *Policy) Place(key, item string) string { return p.Places[key+" "+item] }
 
 func (p *Policy) note(key, item string, at place) {
@@ -54,18 +55,18 @@ func (p *Policy) note(key, item string, at place) {
 	p.Places[key+" "+item] = fmt.Sprintf("%s:%d:%d", at.file, at.at.line, at.at.column)
 }
 
-// User says as whom the program runs, as it sees itself.
+// User is the user that the program sees itself as.
 type User struct {
 	Kind string // "caller", "root" or "number"
 	ID   int    // for "number"
 	From string
 }
 
-// Interpreters is the part of the [files] section that is about language interpreters.
+// Interpreters has the keys of [files] about language interpreters.
 type Interpreters struct {
 	Show        []string // files.interpreters
-	Packages    []string // distributions to show although they are installed in a way that is not shown
-	HideModules []string // Python modules hidden under every name
+	Packages    []string // distributions that the program sees even if they are editable or on PYTHONPATH
+	HideModules []string // Python modules that are hidden under every path
 }
 
 // EnvPolicy is the [env] section.
@@ -75,7 +76,7 @@ type EnvPolicy struct {
 	Redact bool
 }
 
-// Limits is the [limits] section. Zero means that the policy says nothing.
+// Limits is the [limits] section. Zero means that the policy does not have the key.
 type Limits struct {
 	Wall   time.Duration `json:"wall,omitempty"`
 	Idle   time.Duration `json:"idle,omitempty"`
@@ -86,18 +87,18 @@ type Limits struct {
 	File   int64         `json:"file,omitempty"` // bytes of the largest file
 	Disk   int64         `json:"disk,omitempty"` // bytes written to writable grants
 	Nofile int64         `json:"nofile,omitempty"`
-	Output int64         `json:"output,omitempty"` // bytes kept of each of stdout and stderr
+	Output int64         `json:"output,omitempty"` // bytes of stdout, and of stderr, that a result keeps
 }
 
 // Processes is the [processes] section.
 type Processes struct {
 	Spawn   bool           // the program may start processes
-	Execute []rootfs.Grant // where given, the only files that may be executed
+	Execute []rootfs.Grant // if not empty, the only files that may be executed
 	Guard   string         // "" or "python"
 	Steps   int64          // step budget of the guard; 0 means none
 }
 
-// View is what one exec alone sees, besides what every exec sees.
+// View has the additional files of the execs that ask for this view.
 type View struct {
 	Read  []rootfs.Grant
 	Binds []rootfs.Bind

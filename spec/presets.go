@@ -29,15 +29,15 @@ func Preset(name string) ([]byte, bool) {
 	return data, err == nil
 }
 
-// DefaultPolicy is the policy of a caller who gave none: the default preset, with the given absolute directory as the
+// DefaultPolicy is the policy of a caller who names none: the default preset, with the given absolute directory as the
 // writable workspace. Env, Home and ReadFile need not be filled in.
 func DefaultPolicy(workspace string) Input {
 	data := `{"version": 1, "extends": "default", "workspace": {"source": ` + quoteJSON(workspace) + `}}`
 	return Input{Name: "preset default", Data: []byte(data), Dir: workspace}
 }
 
-// quoteJSON writes a JSON string. What is not UTF-8 stays as it is: Load then refuses it, whereas json.Marshal would
-// quietly name another directory.
+// quoteJSON writes a JSON string. Bytes that are not UTF-8 stay, so that Load refuses them. json.Marshal would replace
+// them and so name another directory.
 func quoteJSON(s string) string {
 	if !utf8.ValidString(s) {
 		return `"` + s + `"`

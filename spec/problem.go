@@ -7,14 +7,14 @@ import (
 	"strings"
 )
 
-// maxProblems is how many problems of a policy are told at once.
+// maxProblems is the maximum number of problems in a PolicyError.
 const maxProblems = 10
 
-// Problem is one thing that is wrong in a policy.
+// Problem is one fault of a policy.
 type Problem struct {
 	File         string
 	Line, Column int    // count from 1; columns in characters
-	Key          string // "files.read"; empty where the file cannot be read at all
+	Key          string // "files.read"; empty if the file cannot be parsed
 	Message      string
 	Hint         string // what to do; may be empty
 }
@@ -31,10 +31,10 @@ func (p Problem) String() string {
 	return s + p.Message
 }
 
-// PolicyError is a policy that cannot be used, with everything that is wrong in it.
+// PolicyError has the faults of a policy.
 type PolicyError struct {
 	Problems []Problem // at least one, at most 10: file by file, in the order of their lines
-	More     int       // how many more there are
+	More     int       // number of further problems
 }
 
 // Error has one line a problem.
@@ -49,7 +49,7 @@ func (e *PolicyError) Error() string {
 	return strings.Join(lines, "\n")
 }
 
-// Code is the stable word for a bad policy.
+// Code is the error code of a bad policy.
 func (e *PolicyError) Code() string { return "policy_invalid" }
 
 // Hint is what the user can do, from every problem that has a hint; it may be empty.

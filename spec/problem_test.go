@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// problems loads a policy and returns what is wrong with it, one problem a line.
+// problems loads a policy and returns its problems, one a line.
 func problems(t *testing.T, in Input) string {
 	t.Helper()
 	_, err := load(in, nil)
@@ -236,7 +236,7 @@ func TestNotYet(t *testing.T) {
 	}
 }
 
-// TestNotYetKeysExist keeps the list of what is refused true to the table.
+// TestNotYetKeysExist compares the list of unsupported keys with the table.
 func TestNotYetKeysExist(t *testing.T) {
 	names := strings.Join(keyNames(infos(policyKeys()), "", ""), "\n") + "\n"
 	for _, u := range notYet() {

@@ -8,8 +8,8 @@ import (
 	"github.com/sandboxrun/sandboxrun/rootfs"
 )
 
-// makeWay lets a program with an id of its own reach its grants. The base may show a directory above one that only root may search:
-// to the program it is as if it were empty, so an empty one that it can search is as good, with what is granted in it.
+// makeWay lets a program with its own id reach its grants. The base may show a directory above a grant that only root may search. To
+// the program that directory looks empty, so an empty directory that it can search, with the grant in it, replaces it.
 func makeWay(p *Policy, h *Host, id identity, plan *Plan) {
 	if !id.own {
 		return
@@ -37,7 +37,7 @@ func below(inside, dir string) bool {
 	return err == nil && filepath.IsLocal(rel)
 }
 
-// topClosed is the topmost directory above a path that strangers may not search, where a bind shows it as it is on disk.
+// topClosed is the topmost directory above a path that others may not search and that a bind shows without idmapping.
 func topClosed(tree rootfs.Tree, cover *Cover, inside string) string {
 	const search = 0o001
 	top := ""

@@ -9,7 +9,7 @@ import (
 )
 
 // keyExamples has for each key of a policy two values (TOML), and what else the policy needs for them to matter. The two
-// policies must differ in their Plans: a key that decides nothing would promise what nobody enforces.
+// policies must differ in their Plans, because a key that changes no Plan would promise something that nothing enforces.
 var keyExamples = map[string]struct{ rest, one, other string }{
 	"enforce":            {"", `enforce = "required"`, `enforce = "best_effort"`},
 	"extends":            {"", "", `extends = "default"`},
@@ -102,7 +102,7 @@ func TestEveryKeyDecides(t *testing.T) {
 		case !ok:
 			t.Errorf("%s has no example here: see the recipe for a key in CONTRIBUTING.md", k)
 		default:
-			// What stands at the top of the file comes before the tables.
+			// In TOML, top-level keys come before the tables.
 			one, other := outcome(k, "version = 1\n"+example.one+"\n"+example.rest), outcome(k, "version = 1\n"+example.other+"\n"+example.rest)
 			if one == other {
 				t.Errorf("%s decides nothing: the Plans of %q and %q are equal", k, example.one, example.other)

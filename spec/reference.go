@@ -2,13 +2,14 @@ package spec
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 )
 
 // Reference is the Markdown of docs/policy.md: every key of a policy.
 func Reference() []byte {
 	var b strings.Builder
-	b.WriteString(referenceIntro + pathRule + referencePaths)
+	b.WriteString(referenceIntro + pathRule + referencePaths())
 	keys := infos(policyKeys())
 	writeTable(&b, "The top of the file", "", keys, "")
 	for _, k := range keys {
@@ -21,23 +22,27 @@ const referenceIntro = `# Policy reference
 
 <!-- Generated from the table of keys in spec/table.go: go test ./spec -run TestReference -update -->
 
-A policy is a TOML file; JSON with the same keys is read where the name ends in ` + "`.json`" + ` or the text begins with a brace.
-Unknown keys, keys that are set twice and values of a wrong type are errors that name file, line and column. The order
-of the keys never matters.
+A policy is a TOML file. It may be JSON with the same keys, if its name ends in ` + "`.json`" + ` or its text begins with a brace. Unknown keys, keys that are
+set twice and values of a wrong type are errors that name file, line and column. The order of the keys does not matter.
 
-- **Sizes** are bytes, or a whole number with ` + "`K`, `M`, `G` or `T`" + ` (powers of 1024): above 0, at most 2^60.
-- **Durations** are Go's (` + "`\"1m30s\"`" + `); a bare number is seconds. 0 means no limit; ten years is the most.
+- **Sizes** are bytes, or a whole number with ` + "`K`, `M`, `G` or `T`" + ` (powers of 1024), from 1 byte to 2^60 bytes.
+- **Durations** are Go's (` + "`\"1m30s\"`" + `); a bare number is seconds. 0 means no limit; the maximum is ten years.
 - **Paths**: `
 
-const referencePaths = ` A first component
+// referencePaths follows pathRule.
+func referencePaths() string {
+	return ` A first component
   that only begins like one of these (` + "`~bob`, `$HOME-old`" + `) is an error: write ` + "`./~bob`" + `. An unset or empty variable is
-  an error. Paths are cleaned (` + "`a/../b` is `b`" + `), links are not followed here. Absolute paths are needed for places inside.
-- **extends**: the lists of a policy are appended to those of what it extends, ` + "`env.set` and `views`" + ` merge by name,
-  everything else overrides. Relative paths in an extended file are relative to that file. At most 8 files in a chain.
+  an error. Paths are cleaned without following symlinks (` + "`a/../b` is `b`" + `). Paths inside must be absolute.
+- **extends**: a policy's lists are appended to the lists of the policy that it extends; ` + "`env.set` and `views`" + ` merge by name; every other key
+  overrides. Relative paths in an extended file are relative to that file. A chain has at most ` + strconv.Itoa(maxExtends) + ` files.
+
+In the tables below, *inside* means in the sandbox.
 
 `
+}
 
-// writeSection writes the table of a key that holds keys, and then theirs.
+// writeSection writes the table of a key that has inner keys, then the tables of these keys.
 func writeSection(b *strings.Builder, k info, prefix string) {
 	if k.inner == nil {
 		return
@@ -55,7 +60,7 @@ func writeSection(b *strings.Builder, k info, prefix string) {
 	}
 	doc := describe(k, strings.TrimSuffix(full, ".NAME"))
 	if k.schema != nil {
-		doc = "" // its row tells it
+		doc = "" // its row has the description
 	}
 	writeTable(b, "`"+title+"`", doc, k.inner(), full)
 	for _, inner := range k.inner() {
@@ -79,7 +84,7 @@ func writeTable(b *strings.Builder, title, doc string, keys []info, prefix strin
 	b.WriteString("\n")
 }
 
-// cell escapes what means something inside a table's cell.
+// cell escapes the characters that have a meaning in a table's cell.
 func cell(s string) string {
 	return strings.NewReplacer("|", `\|`, "*", `\*`, "<", "&lt;", ">", "&gt;").Replace(s)
 }

@@ -34,7 +34,7 @@ func Resolve(p *Policy, h *Host) (*Plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	plan.View, err = kept(rootfs.Request{
+	plan.View, err = compileView(rootfs.Request{
 		Policy: p.Files, Tree: h.Tree, Hostname: hostname, ResolvConf: resolvConf(&p.Network, h.Resolv),
 		TmpfsSize: tmpfsSize(p.Limits.Memory), Guarded: guards,
 		User: rootfs.Identity{
@@ -45,7 +45,7 @@ func Resolve(p *Policy, h *Host) (*Plan, error) {
 		return nil, err
 	}
 	if _, err := plan.View.Lookup(h.Tree, home); err != nil {
-		home = "/tmp" // a grant is in its place that lacks it
+		home = "/tmp" // a grant takes the place of the home directory and does not have it
 	}
 	plan.Warnings = slices.Clone(plan.View.Skipped)
 	if ids, err = idmap(p, h, ids, plan); err != nil {
@@ -70,7 +70,7 @@ func Resolve(p *Policy, h *Host) (*Plan, error) {
 	return plan, nil
 }
 
-// searched are the grants. What the base shows belongs to the system.
+// searched are the grants. The base is not searched, because its files belong to the system.
 func searched(p *Policy, v *rootfs.View) []Search {
 	var list []Search
 	for _, m := range v.Mounts {
@@ -78,7 +78,7 @@ func searched(p *Policy, v *rootfs.View) []Search {
 			list = append(list, Search{m.Source, m.Target, m.Writable})
 		}
 	}
-	return slices.DeleteFunc(slices.Clone(list), func(s Search) bool { // what another one shows too
+	return slices.DeleteFunc(slices.Clone(list), func(s Search) bool { // files that another grant shows too
 		return slices.ContainsFunc(list, func(o Search) bool {
 			rel, below := strings.CutPrefix(s.Target, o.Target+"/")
 			return below && s.Writable == o.Writable && s.Source == path.Join(o.Source, rel)
@@ -86,8 +86,8 @@ func searched(p *Policy, v *rootfs.View) []Search {
 	})
 }
 
-// kept compiles what the program sees, less the state directories, and checks that nothing of what is trusted is in it.
-func kept(req rootfs.Request, connector *rootfs.Bind, g Ground) (*rootfs.View, error) {
+// compileView compiles the view without the state directories, and checks that it has none of the trusted files.
+func compileView(req rootfs.Request, connector *rootfs.Bind, g Ground) (*rootfs.View, error) {
 	v, err := view(req, connector)
 	if err != nil {
 		return nil, err
@@ -105,7 +105,7 @@ func kept(req rootfs.Request, connector *rootfs.Bind, g Ground) (*rootfs.View, e
 	return v, in.check()
 }
 
-// view compiles what the program sees. The connector is left out where the policy leaves no room for it.
+// view compiles the view. It leaves the connector out if a mount of the policy takes its place.
 func view(req rootfs.Request, connector *rootfs.Bind) (*rootfs.View, error) {
 	if connector != nil {
 		with := req
@@ -117,7 +117,7 @@ func view(req rootfs.Request, connector *rootfs.Bind) (*rootfs.View, error) {
 	return rootfs.Compile(req)
 }
 
-// setGroup says whether a writable grant is a directory in which files get the directory's group.
+// setGroup reports whether a writable grant is a set-group-id directory, in which files get the directory's group.
 func setGroup(v *rootfs.View, tree rootfs.Tree) bool {
 	return slices.ContainsFunc(v.Mounts, func(m rootfs.Mount) bool {
 		info, err := tree.Lstat(m.Source)
@@ -125,7 +125,7 @@ func setGroup(v *rootfs.View, tree rootfs.Tree) bool {
 	})
 }
 
-// resolvConf is what the program finds in /etc/resolv.conf.
+// resolvConf is the content of /etc/resolv.conf inside.
 func resolvConf(n *netpolicy.Policy, host string) string {
 	switch {
 	case n.Mode == netpolicy.Host && host != "":
@@ -138,7 +138,8 @@ func resolvConf(n *netpolicy.Policy, host string) string {
 	return "# There are no name servers here: the sandbox's network is " + n.Mode + ".\n"
 }
 
-// outside tells, in mode public, whom the host asks: programs that show their name servers are not to look misconfigured.
+// outside is the host's name servers as comments, for mode public. They do not make the resolver look misconfigured to somebody who
+// reads the file.
 func outside(mode, host string) string {
 	if mode != netpolicy.Public {
 		return ""

@@ -22,7 +22,7 @@ import (
 
 var updatePlans = flag.Bool("update-plans", false, "rewrite testdata/plan_*.json")
 
-// madeUpTree is a host: paths to what is there. A value that begins with "->" is a link, one that ends in "/" a
+// madeUpTree is the file tree of a host. A value that begins with "->" is a link, one that ends in "/" a
 // directory, anything else a file's content.
 type madeUpTree map[string]string
 
@@ -247,7 +247,7 @@ func TestResolveErrors(t *testing.T) {
 	tests := []struct{ name, policy, code, says string }{
 		{"another user without root", "version = 1\nuser = 1234", "policy_invalid", "p.toml:2:8: user = 1234: only root"},
 		{"missing grant", "version = 1\nfiles.read = [\"/nope\"]", "grant_missing", `"/nope"`},
-		{"a part of a processor", "version = 1\nlimits.cpus = 1.5", "limit_unenforceable", "limits.cpus = 1.5 cannot be enforced: without a control group"},
+		{"a part of a processor", "version = 1\nlimits.cpus = 1.5", "limit_unenforceable", "limits.cpus = 1.5 cannot be enforced: without a cgroup"},
 		{"more files than the caller", "version = 1\nlimits.nofile = 20001", "limit_unenforceable", "limits.nofile = 20001 cannot be enforced: the caller may not open more than 20000"},
 		{"missing workdir", "version = 1\nworkdir = \"/nope\"", "grant_missing", "/nope"},
 	}

@@ -2,8 +2,8 @@ package spec
 
 import "slices"
 
-// Schema is the JSON Schema (2020-12) of a policy, for editors. It accepts every policy that Load accepts, as long as
-// TOML is seen as the JSON that it stands for; Load refuses more: whatever a type, a range or a pattern cannot say.
+// Schema is the JSON Schema (2020-12) of a policy, for editors. It accepts every policy that Load accepts, if TOML is read as
+// the JSON of the same values. Load refuses more: errors that a type, a range or a pattern cannot express.
 func Schema() []byte {
 	root := tableSchema(infos(policyKeys()), "")
 	root["$schema"] = "https://json-schema.org/draft/2020-12/schema"
@@ -13,9 +13,9 @@ func Schema() []byte {
 	return marshal(root, "  ")
 }
 
-// pathRule says how paths are read, in the schema and in the reference.
-const pathRule = "Relative paths are relative to the policy file. `~`, `$VAR` and `${VAR}` expand as the whole first " +
-	"component of a path; `$$` at its very beginning is a literal `$`; everywhere else every character stands for itself."
+// pathRule describes how paths are read. It is a part of the schema and of the reference.
+const pathRule = "Relative paths are relative to the policy file. `~`, `$VAR` and `${VAR}` expand if they are the whole first " +
+	"component of a path. `$$` at the beginning of a path is a literal `$`. Every other character is literal."
 
 func tableSchema(keys []info, prefix string) map[string]any {
 	properties := map[string]any{}
@@ -54,7 +54,7 @@ func keySchema(k info, prefix string) map[string]any {
 	return s
 }
 
-// describe is the one description of a key: its meaning, its default, and whether it works yet.
+// describe is the description of a key everywhere: its meaning, its default, and whether this version supports it.
 func describe(k info, full string) string {
 	text := k.doc
 	if k.def != "" {

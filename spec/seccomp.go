@@ -18,23 +18,23 @@ import (
 //   - ioctl requests that type into a terminal or have the kernel load modules;
 //   - add_key, request_key, keyctl; io_uring_*; userfaultfd; bpf; perf_event_open;
 //   - kcmp, pidfd_getfd, process_madvise, vmsplice (ptrace and process_vm_* as moby: allowed from Linux 4.8 on);
-//   - what changes the whole machine: the clock, the host name, modules, kexec, reboot, swap, quotas, accounting, the
+//   - calls that change the whole machine: the clock, the host name, modules, kexec, reboot, swap, quotas, accounting, the
 //     kernel's log, I/O ports, NUMA policies;
-//   - personality, but for the five values that moby allows;
+//   - personality, except the five values that moby allows;
 //   - sockets other than Unix, TCP, UDP and ping sockets, and NETLINK_ROUTE; upper layer protocols of TCP;
-//   - what acts on the host through a file that is only readable, or tells what the host does with it: leases, directory
-//     notifications, inotify events of reading, sync, syncfs, cachestat, reads of what is cached alone, dropping of pages;
-//   - what all of the machine shares one small pool of: contexts of io_setup, huge pages;
+//   - calls on a readable file that act on the host or show what the host does with the file: leases, directory
+//     notifications, inotify events of reading, sync, syncfs, cachestat, reads of cached pages only, dropping of pages;
+//   - resources of which the machine has one small pool: contexts of io_setup, huge pages;
 //   - a new RLIMIT_CORE, and any new limit of process 1;
-//   - making a file setuid or setgid, by chmod or as it is created; openat2 does not exist (ENOSYS), since a filter
-//     cannot see the mode that it is given;
+//   - making a file setuid or setgid, by chmod or as it is created; openat2 does not exist (ENOSYS), because a
+//     filter cannot see its mode;
 //   - every other architecture's system calls, x32 included.
 //
-// A call that is refused answers EPERM, unless another errno is what programs fall back on. One that is not known, or newer
-// than the table, answers ENOSYS as from an older kernel, and C libraries fall back.
+// A refused call answers EPERM, unless programs fall back on another errno. An unknown call, or one newer than the table, answers
+// ENOSYS as on an older kernel, so that C libraries fall back.
 //
-// Every rule can be said in OCI's terms to any runtime: no two rules of one call overlap, and none compares an argument
-// twice. For another architecture the result refuses everything.
+// OCI can express every rule, so every runtime can use the profile: no two rules of one call overlap, and none compares an argument
+// twice. For another architecture the profile refuses everything.
 func Seccomp(arch string, major, minor int) *specs.LinuxSeccomp {
 	known := knownCalls(arch)
 	if known == nil {
@@ -72,7 +72,7 @@ func Seccomp(arch string, major, minor int) *specs.LinuxSeccomp {
 	}
 }
 
-// argumentRules are those that look at the arguments of a call. No call is in two of these lists.
+// argumentRules are the rules that compare arguments. No call is in two of these lists.
 func argumentRules(personalities []uint32) []specs.LinuxSyscall {
 	return slices.Concat(
 		cloneRules(),
@@ -89,26 +89,26 @@ func argumentRules(personalities []uint32) []specs.LinuxSyscall {
 	)
 }
 
-// asOfOld are calls that answer ENOSYS, as an older kernel does: programs have another way then.
+// asOfOld are calls that answer ENOSYS, as on an older kernel, so that programs fall back.
 func asOfOld() []string {
 	return []string{
 		// Their flags lie in memory, where no filter sees them. With EPERM glibc cannot make a thread: moby#42680,
 		// containerd#5982.
 		"clone3", "openat2",
 
-		// Tells which pages of a readable file are cached, and so what the host and other sandboxes execute. The kernel asks
-		// for the right to write since 6.14 only.
+		// Shows which pages of a readable file are cached, and so which files the host and other sandboxes execute. The
+		// kernel requires write permission only since 6.14.
 		"cachestat",
 
 		// fs.aio-max-nr is one pool for all users of the machine. MySQL and nginx do without.
 		"io_setup",
 
-		// Writes out all of a file system through any descriptor of it. Programs fall back on fsync.
+		// Writes out a whole file system through any descriptor of it. Programs fall back on fsync.
 		"syncfs",
 	}
 }
 
-// refuseAffinity keeps a program on the processors that it was given, where that is what limits it.
+// refuseAffinity refuses changes of the processors that a program runs on, if affinity enforces limits.cpus.
 func refuseAffinity(s *specs.LinuxSeccomp) {
 	for i := range s.Syscalls {
 		names := s.Syscalls[i].Names
@@ -122,24 +122,24 @@ func refuseAffinity(s *specs.LinuxSeccomp) {
 	}
 }
 
-// neverAllowed are calls that stay refused even if moby should come to allow them.
+// neverAllowed are calls that stay refused even if a later version of moby allows them.
 func neverAllowed() []string {
 	return []string{
-		// A user namespace gives back every capability over what is made in it, and with that the kernel's least
-		// tested code and the means to take a mask off: CVE-2022-0185, CVE-2023-32233, bubblewrap#488.
+		// A user namespace gives every capability over resources made in it, and so access to the kernel's least
+		// tested code, and a way to remove a mask: CVE-2022-0185, CVE-2023-32233, bubblewrap#488.
 		"unshare", "setns",
 
 		// Masks, denies and read-only grants are mounts.
 		"mount", "umount2", "pivot_root", "chroot", "open_tree", "open_tree_attr", "move_mount", "mount_setattr",
 		"fsopen", "fsconfig", "fsmount", "fspick",
 
-		// Opens files by number and so around every path: the "shocker" break-out of docker, 2014.
+		// Opens files by inode, and so bypasses every path: the "shocker" break-out of docker, 2014.
 		"open_by_handle_at",
 
 		// Keyrings belong to a user, not to a namespace: CVE-2016-0728, CVE-2014-9529.
 		"add_key", "request_key", "keyctl",
 
-		// Does what other system calls do, but past this filter; 60 % of the kernel exploits of Google's kCTF in
+		// Makes other system calls, and this filter does not see them; 60 % of the kernel exploits of Google's kCTF in
 		// 2022, CVE-2022-2602, CVE-2023-2598.
 		"io_uring_setup", "io_uring_enter", "io_uring_register",
 
@@ -153,7 +153,7 @@ func neverAllowed() []string {
 		// Other processes' files and memory.
 		"kcmp", "pidfd_getfd", "process_madvise",
 
-		// Puts pages of the program into a pipe, where the memory watcher cannot count them when they are no longer mapped.
+		// Puts pages of the program into a pipe, where the memory watcher cannot count them once they are unmapped.
 		"vmsplice",
 
 		// The whole machine.
@@ -166,8 +166,8 @@ func neverAllowed() []string {
 	}
 }
 
-// mobyAllows returns the calls that moby allows without a look at their arguments, and the values that it allows for
-// personality(2). The other calls that it allows by their arguments have rules of their own here.
+// mobyAllows returns the calls that moby allows with all arguments, and the values that it allows for personality(2). Other calls
+// that moby allows with some arguments have their own rules here.
 func mobyAllows(arch string, major, minor int) (names map[string]bool, personalities []uint32) {
 	kernel := seccomp.KernelVersion{Kernel: uint64(max(major, 0)), Major: uint64(max(minor, 0))}
 	names = make(map[string]bool, 512)
@@ -187,7 +187,7 @@ func mobyAllows(arch string, major, minor int) (names map[string]bool, personali
 	return names, personalities
 }
 
-// applies says whether a rule of moby's holds for a process without capabilities.
+// applies reports whether a rule of moby holds for a process without capabilities.
 func applies(r *seccomp.Syscall, arch string, kernel seccomp.KernelVersion) bool {
 	reached := func(v *seccomp.KernelVersion) bool {
 		return kernel.Kernel > v.Kernel || kernel.Kernel == v.Kernel && kernel.Major >= v.Major
@@ -204,7 +204,7 @@ func applies(r *seccomp.Syscall, arch string, kernel seccomp.KernelVersion) bool
 	return true
 }
 
-// ociArch is OCI's name of a GOARCH that knownCalls has.
+// ociArch is OCI's name of a GOARCH that knownCalls supports.
 func ociArch(arch string) specs.Arch {
 	if arch == "arm64" {
 		return specs.ArchAARCH64

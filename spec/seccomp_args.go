@@ -50,7 +50,7 @@ func sortLow32(names []string, index uint, values []uint32, listed, other outcom
 	return rules
 }
 
-// sortBits divides the values of an argument's low bits: each is one of values, in their order, and rest is what is left.
+// sortBits divides the values of an argument's low bits: each is one of values, in their order, and rest is all other values.
 // OCI has no "else", and its rules for one call may not overlap; so the rest is made of blocks of numbers, each with a
 // common prefix of bits, that lie between the values.
 func sortBits(index uint, width int, values ...uint32) (each, rest []specs.LinuxSeccompArg) {
@@ -74,8 +74,8 @@ func sortBits(index uint, width int, values ...uint32) (each, rest []specs.Linux
 	return each, rest
 }
 
-// sortSmall divides all values of an argument, of which only those below 1<<width have a meaning: above is the rest of its 64
-// bits, also what the kernel would take for one of values by ignoring the high half. Only a program that sets that half on
+// sortSmall divides all values of an argument that has a meaning only below 1<<width. above is the rest of its 64 bits, also
+// values that the kernel would treat as one of values because it ignores the high half. Only a program that sets that half on
 // purpose notices, and it takes a third of the rules: libseccomp needs ten instructions for each, and the kernel takes 4096.
 func sortSmall(index uint, width int, values ...uint32) (each, rest []specs.LinuxSeccompArg, above specs.LinuxSeccompArg) {
 	each, rest = sortBits(index, width, values...)

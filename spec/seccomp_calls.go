@@ -2,9 +2,8 @@ package spec
 
 import "slices"
 
-// knownCalls returns the names of the system calls that Seccomp has an opinion on, sorted: those of Linux up to 6.16
-// that have been looked at. A call that is not here is answered like one that the kernel does not have, so that a C
-// library that tries it falls back to an older one: add it when it has been looked at. It returns nil for an
+// knownCalls returns the sorted names of the system calls that Seccomp decides on: those of Linux up to 6.16 that were reviewed.
+// A call that is not in the list answers ENOSYS, so that a C library falls back on an older call. Add a call after a review. It returns nil for an
 // architecture that is not supported.
 func knownCalls(arch string) []string {
 	switch arch {

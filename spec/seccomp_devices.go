@@ -14,15 +14,15 @@ const (
 	siocsifvlan = 0x8983
 )
 
-// refusedRequests are those of ioctl that a program may not make, whatever the high half of the number is. What acts on a file
-// system needs a mount that can be written, or a capability, and is refused by the kernel where it has to be, except for:
+// refusedRequests are the requests of ioctl that the filter refuses, with any high half of the number. Requests that act on a file
+// system need a writable mount or a capability, so the kernel refuses them. The exceptions are:
 func refusedRequests() []uint32 {
 	return []uint32{
-		// Type into the terminal's own input: what they put there, the caller's shell reads when the sandbox has ended.
+		// They type into the terminal's input, which the caller's shell reads when the sandbox has ended.
 		unix.TIOCSTI, // CVE-2017-5226 (bubblewrap), CVE-2019-10063 (flatpak), bubblewrap#142
 		tioclinux,    // CVE-2023-28100 (flatpak): a virtual console's paste
 
-		// Gives a terminal another line discipline, whose module the kernel loads for anybody: CVE-2017-2636 (n_hdlc),
+		// Gives a terminal another line discipline, whose module the kernel loads for everybody: CVE-2017-2636 (n_hdlc),
 		// CVE-2023-6546 (n_gsm).
 		tiocsetd,
 

@@ -5,9 +5,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// setIDRules keep a program from leaving a setuid or setgid file in a directory that the host sees: inside it gives
-// nothing, but outside anybody who executes it becomes its owner, who is the caller, and with a root launcher root.
-// systemd's RestrictSUIDSGID draws the same line.
+// setIDRules refuse to make a setuid or setgid file. Inside such a file gives nothing. In a writable grant it would give the caller's
+// rights, and with a root launcher root's, to everybody who executes it outside. systemd's RestrictSUIDSGID has the same rules.
 func setIDRules() []specs.LinuxSyscall {
 	const creates, tmpfile = unix.O_CREAT, unix.O_TMPFILE &^ unix.O_DIRECTORY // without these open ignores its mode
 	// Either bit, as two tests that exclude each other.
@@ -48,11 +47,11 @@ const (
 	fGetDelegation = fLinux + 15
 )
 
-// fcntlRules allow the commands that act on the program's own descriptors, and locks. All others answer EINVAL, as from a
-// kernel that is built without them, also those that are not known: new ones have been of the refused kind (F_SETDELEG,
-// Linux 6.19). They are, on a descriptor that is only readable, ways to stop others or to be told what they do: everybody
-// else's open and execve of a file wait for the end of a lease (F_SETLEASE), 45 seconds by default; a delegation is the
-// same for a directory; F_NOTIFY tells of reads; F_SET_RW_HINT sets for all its users how long a file's data will live.
+// fcntlRules allow the commands that act on the program's own descriptors, and locks. All other commands answer EINVAL, as on a
+// kernel that is built without them. Unknown commands are refused too, because new ones belonged to the refused kind (F_SETDELEG,
+// Linux 6.19). On a readable descriptor the refused commands stop other processes, or show what they do: all others' open and
+// execve of a file wait for the end of a lease (F_SETLEASE), 45 seconds by default; a delegation is a lease of a directory;
+// F_NOTIFY reports reads; F_SET_RW_HINT sets the expected lifetime of a file's data for all its users.
 func fcntlRules() []specs.LinuxSyscall {
 	const bits = 11
 	each, rest, above := sortSmall(1, bits, unix.F_GETLEASE, fDupfdQuery, fCreatedQuery, unix.F_DUPFD_CLOEXEC, unix.F_SETPIPE_SZ,
@@ -73,10 +72,9 @@ func fcntlRules() []specs.LinuxSyscall {
 
 const dropPages = 4 // POSIX_FADV_DONTNEED
 
-// cacheRules keep a program from the cached pages of files that it can only read, which are the whole machine's. To drop
-// them (POSIX_FADV_DONTNEED) is advice, which a kernel may ignore: it is answered with success. To read what is cached and
-// nothing else (RWF_NOWAIT) tells what others have read ("Page Cache Attacks", Gruss et al. 2019); some file systems
-// do not know it either.
+// cacheRules protect the page cache, which the whole machine shares. To drop pages (POSIX_FADV_DONTNEED) is advice, which a kernel
+// may ignore, so the call succeeds and does nothing. A read of cached pages only (RWF_NOWAIT) shows which files others have read,
+// so it is refused as by file systems that do not support it. ("Page Cache Attacks", Gruss et al. 2019)
 func cacheRules() []specs.LinuxSyscall {
 	reads := []string{"preadv2"}
 	return append(sortLow32([]string{"fadvise64"}, 3, []uint32{dropPages}, errno(0), allowIt()),
@@ -84,8 +82,8 @@ func cacheRules() []specs.LinuxSyscall {
 		errno(unix.EOPNOTSUPP).rule(reads, masked(5, unix.RWF_NOWAIT, unix.RWF_NOWAIT)))
 }
 
-// inotifyRules refuse to watch for reading: on /usr/bin IN_OPEN tells which programs the host and other sandboxes
-// execute. Changes can be watched. ENOSPC is what some watchers fall back to polling on (watchexec#93).
+// inotifyRules refuse events of reading, because IN_OPEN on /usr/bin shows which programs the host and other sandboxes execute.
+// Events of changes are allowed. The errno is ENOSPC, because some file watchers then fall back on polling. (watchexec#93)
 func inotifyRules() []specs.LinuxSyscall {
 	names := []string{"inotify_add_watch"}
 	const mask, all = 2, unix.IN_ACCESS | unix.IN_OPEN | unix.IN_CLOSE_NOWRITE
@@ -97,8 +95,8 @@ func inotifyRules() []specs.LinuxSyscall {
 	return rules
 }
 
-// hugePageRules refuse memory of huge pages: the machine has one pool of them, and no limit of memory counts them. The
-// answers are those of a machine whose pool is empty; run times take ordinary memory then.
+// hugePageRules refuse huge pages, because the machine has one pool of them and no memory limit counts them. The errno is that of a
+// machine with an empty pool; language runtimes then use ordinary memory.
 func hugePageRules() []specs.LinuxSyscall {
 	const shmHuge = 0o4000 // SHM_HUGETLB
 	var rules []specs.LinuxSyscall

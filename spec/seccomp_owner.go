@@ -6,12 +6,12 @@ import (
 	"github.com/opencontainers/runtime-spec/specs-go"
 )
 
-// passOverOwners is for a program that sees itself as root. Inside, no id exists but its own, and the kernel answers EINVAL where
-// it gives a file to another: tar, cp -a, rsync and npm then fail, since root can do that. The filter answers these calls as a
-// file system without owners does that is mounted "quiet": they succeed and change nothing. What names the program's own id, or
-// leaves owner or group as it is, goes to the kernel.
+// passOverOwners is for a program that sees itself as root. Inside, its own id is the only one, so the kernel answers EINVAL to a
+// chown to another id. tar, cp -a, rsync and npm then fail, because they expect that root can do it. The filter lets these calls
+// succeed without a change, as a file system without owners does that is mounted "quiet". Calls with the program's own id, or with
+// no change of owner or group, go to the kernel.
 //
-// The program's own id is 0. Whatever has the top bit set is taken for the -1 that means no change: as an id the kernel refuses it.
+// The program's own id is 0. A number with the top bit set counts as -1, which means no change; the kernel refuses it as an id.
 func passOverOwners(s *specs.LinuxSeccomp) {
 	const top = 31
 	bits := func(index uint, mask, value uint64) specs.LinuxSeccompArg {
@@ -41,7 +41,7 @@ func passOverOwners(s *specs.LinuxSeccomp) {
 	}
 }
 
-// takeAllowed takes calls out of the rule that allows them whatever their arguments are, and says which were there.
+// takeAllowed removes calls from the rule that allows them with all arguments, and returns those that it had.
 func takeAllowed(s *specs.LinuxSeccomp, names []string) []string {
 	var taken []string
 	for i := range s.Syscalls {

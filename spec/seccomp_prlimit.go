@@ -7,12 +7,11 @@ import (
 
 // rlimitRules decide on the calls that change a limit.
 //
-// RLIMIT_CORE stays what forkexec has made it, 1: that is the one value with which the kernel does not run the core handler of
-// kernel.core_pattern, which is root outside, with 0 it does. A program that sets it is told that it has: gpg and
-// ssh-agent, which want no core of theirs, end when they are not (forkexec.c has the rest).
+// RLIMIT_CORE stays 1, as forkexec sets it. Only with 1 the kernel does not start the handler of kernel.core_pattern, which runs as
+// root outside; with 0 it does. A call that sets the limit succeeds and changes nothing, because gpg and ssh-agent set it and
+// exit if they cannot. forkexec.c has the rest.
 //
-// Nobody changes a limit of process 1, which is not the program's own: without descriptors or processor time the exec's
-// supervisor is lost.
+// No program may change a limit of process 1, the supervisor: without descriptors or processor time the supervisor would fail.
 func rlimitRules() []specs.LinuxSyscall {
 	const pid, resource, newLimit, oldLimit = 0, 1, 2, 3
 	// 16 resources; a kernel with more would have them above these bits, and none has had in twenty years.
@@ -22,7 +21,7 @@ func rlimitRules() []specs.LinuxSyscall {
 	rules = append(rules,
 		allowIt().rule(names, is(newLimit, 0)),
 		errno(0).rule(names, core[0], more(newLimit, 0), is(oldLimit, 0)),
-		errno(unix.EPERM).rule(names, core[0], more(newLimit, 0), more(oldLimit, 0))) // nobody would fill in the old one
+		errno(unix.EPERM).rule(names, core[0], more(newLimit, 0), more(oldLimit, 0))) // the filter could not fill in the old limit
 	const maxPID = 22 // bits: PID_MAX_LIMIT
 	one, rest, above := sortSmall(pid, maxPID, 1)
 	for _, r := range others {

@@ -8,12 +8,12 @@ import (
 )
 
 // socketRules allow the sockets that work in an empty network namespace without a capability: of Unix, of TCP and UDP, those
-// of ping, and of the netlink family that lists addresses and routes. Everything else is a way into rarely used code, whose
-// module the kernel loads for anyone who asks: SCTP (CVE-2021-23133), DCCP (CVE-2017-6074), L2TP (CVE-2020-27067), SMC,
+// of ping, and of the netlink family that lists addresses and routes. Every other socket reaches rarely used code, whose
+// module the kernel loads for everybody: SCTP (CVE-2021-23133), DCCP (CVE-2017-6074), L2TP (CVE-2020-27067), SMC,
 // UDP-Lite; RDS (CVE-2010-3904), TIPC (CVE-2021-43267), and netlink's netfilter (CVE-2024-1086), crypto (CVE-2019-19062)
-// and socket diagnosis (CVE-2013-1763). Some of the families are in no network namespace at all (AF_VSOCK, AF_QIPCRTR).
+// and socket diagnosis (CVE-2013-1763). Some families ignore network namespaces (AF_VSOCK, AF_QIPCRTR).
 //
-// The answers are those of a kernel that is built without them, on which programs fall back: Go from MPTCP to TCP, ss
+// The errnos are those of a kernel that is built without them, so that programs fall back: Go from MPTCP to TCP, ss
 // from netlink to /proc/net, ping from a raw socket.
 func socketRules() []specs.LinuxSyscall {
 	const typeBits, protocolBits, streams, datagrams, raw = 4, 6, unix.SOCK_STREAM, unix.SOCK_DGRAM, unix.SOCK_RAW

@@ -163,7 +163,7 @@ func seccompCalls() []seccompCall {
 			switch family {
 			case unix.AF_UNIX:
 				want = 0
-			case unix.AF_INET, unix.AF_INET6, unix.AF_NETLINK: // of which there are no pairs
+			case unix.AF_INET, unix.AF_INET6, unix.AF_NETLINK: // socketpair does not support these families
 				if name == "socket" {
 					want = 0
 				}

@@ -13,7 +13,7 @@ import (
 	"github.com/sandboxrun/sandboxrun/rootfs"
 )
 
-// The keys that are like no other, in the order of the table, and the checks of list items.
+// This file has the keys that need code of their own, in the order of the table, and the checks of list items.
 
 const (
 	sourceTmpfs     = "tmpfs"
@@ -25,7 +25,7 @@ const (
 	portPattern     = `^[0-9]{1,5}(=.+)?$`
 )
 
-// versionKey was checked before all others.
+// versionKey sets nothing: the loader checks the version before it reads the other keys.
 func versionKey() key[Policy] {
 	return key[Policy]{
 		info: info{
@@ -37,13 +37,13 @@ func versionKey() key[Policy] {
 	}
 }
 
-// extendsKey was followed before all other keys were read, so that they override.
+// extendsKey sets nothing: the loader reads the extended policy before the other keys, so that they override it.
 func extendsKey() key[Policy] {
 	return key[Policy]{
 		info: info{
 			name: "extends", kind: "preset or path", schema: pathSchema,
-			doc: "A preset, or another policy file (with a \"/\", or ending in .toml or .json). Lists append to its lists, env.set " +
-				"and views merge by name, the rest overrides.",
+			doc: "The preset or policy file that this policy extends. A name with a \"/\", or one that ends in .toml or .json, is a file. Lists append to " +
+				"its lists, env.set and views merge by name, and every other key overrides.",
 		},
 		set: func(*scope, string, *Policy, *node) {},
 		get: func(*Policy) any { return nil },
@@ -53,7 +53,7 @@ func extendsKey() key[Policy] {
 func nameKey() key[Policy] {
 	return key[Policy]{
 		info: info{
-			name: "name", kind: "string", doc: "What the policy is called in records.",
+			name: "name", kind: "string", doc: "The name of the policy in records.",
 			schema: pathSchema,
 		},
 		set: func(s *scope, name string, p *Policy, v *node) {
@@ -66,7 +66,7 @@ func nameKey() key[Policy] {
 }
 
 func workdirKey() key[Policy] {
-	k := pathKey("workdir", "The program's working directory inside.", false,
+	k := pathKey("workdir", "The program's working directory: a path inside.", false,
 		func(p *Policy) *string { return &p.Files.Workdir.Path })
 	setPath := k.set
 	k.set = func(s *scope, name string, p *Policy, v *node) {
@@ -80,10 +80,9 @@ func userKey() key[Policy] {
 	const want = `"caller", "root" or a number`
 	return key[Policy]{
 		info: info{
-			name: "user", kind: want, doc: "Which user the program is. caller: the caller; if the " +
-				"caller is the machine's root, the program sees itself as user sandbox (1000) and is to the host an id that owns nothing. root: the " +
-				"same, but the program sees itself as root, and to give a file to another user succeeds and changes nothing. A number, only " +
-				"where the launcher is root: the program is that user, to the host too.",
+			name: "user", kind: want, doc: "Which user the program is. caller: the caller. If the caller is the machine's root, the program sees itself as user sandbox (1000), " +
+				"and to the host it is a user id that owns no file. root: the same, but the program sees itself as root; a chown to another user " +
+				"succeeds and changes nothing. A number: the program is that user, to the host too; only root may ask for this.",
 			schema: func() map[string]any {
 				return anyOf(
 					map[string]any{"enum": []string{"caller", "root"}},
@@ -123,8 +122,8 @@ func workspaceSourceKey() key[rootfs.Workspace] {
 	return key[rootfs.Workspace]{
 		info: info{
 			name: "source", kind: `path or "tmpfs"`, schema: pathSchema,
-			doc: "A host directory, or \"tmpfs\" for an empty one in memory (\"./tmpfs\" is a directory of that name). " +
-				"A workspace must have one, here or in what is extended.",
+			doc: "A directory of the host, or \"tmpfs\" for an empty directory in memory (\"./tmpfs\" is a directory of that name). " +
+				"Required, here or in the extended policy.",
 		},
 		set: func(s *scope, name string, w *rootfs.Workspace, v *node) {
 			w.From = s.from(v.at, name)
@@ -142,15 +141,15 @@ func baseKey() key[Policy] {
 	words := []string{rootfs.BaseSystem, rootfs.BaseHost, rootfs.BaseNone}
 	type base = rootfs.Base
 	keys := []key[base]{
-		pathKey("rootfs", "The directory that holds the root file system.", false,
+		pathKey("rootfs", "The directory that has the root file system.", false,
 			func(b *base) *string { return &b.Dir }).must(),
 	}
 	return key[Policy]{
 		info: info{
 			name: "base", kind: `"system", "host", "none" or { rootfs = path }`, inner: inner(keys),
-			doc: "What the root shows before any grant. system: /usr, /lib*, /bin and a few files of /etc. host: the whole root, " +
-				"read-only, with homes, run directories, mounts and the top directories of users hidden. none: nothing. " +
-				"{ rootfs = path }: a directory that holds a root file system.",
+			doc: "What the program sees without any grant, read-only. system: /usr, /lib*, /bin and a few files of /etc. host: the host's whole root, " +
+				"without homes, run directories, mounts and the top directories of users. none: nothing. " +
+				"{ rootfs = path }: a directory that has a root file system.",
 			schema: func() map[string]any { return map[string]any{"enum": words} },
 		},
 		set: func(s *scope, name string, p *Policy, v *node) {
@@ -182,7 +181,7 @@ func baseKey() key[Policy] {
 func envSetKey() key[Policy] {
 	return key[Policy]{
 		info: info{
-			name: "set", kind: "table of strings", doc: "Variables with values of their own, taken literally: nothing expands.",
+			name: "set", kind: "table of strings", doc: "Variables and their values. The values are literal: nothing expands.",
 			schema: func() map[string]any {
 				return map[string]any{
 					"type": "object", "additionalProperties": map[string]any{"type": "string"},
@@ -226,8 +225,8 @@ func (s *scope) setVariable(p *Policy, key string, f field) {
 }
 
 func modeKey() key[Policy] {
-	k := wordKey("mode", "isolated: loopback only. allowlist: the allowed hosts, through the relay. public: any public host, "+
-		"through the relay. host: the host's own network.", netpolicy.Modes(),
+	k := wordKey("mode", "isolated: loopback only. allowlist: the hosts of allowed_hosts and services, through the relay. public: every public host, "+
+		"through the relay. host: the host's own network, without protection.", netpolicy.Modes(),
 		func(p *Policy) *string { return &p.Network.Mode })
 	setMode := k.set
 	k.set = func(s *scope, name string, p *Policy, v *node) {
@@ -246,8 +245,8 @@ func portsKey() key[Policy] {
 					map[string]any{"type": "string", "pattern": portPattern},
 				))
 			},
-			doc: "Loopback ports inside that are forwarded: PORT, or \"PORT=OUT\" where OUT is a port of the host's loopback, " +
-				"HOST:PORT or unix:/absolute/path.",
+			doc: "Loopback ports inside that the relay forwards. PORT: the same port of the host's loopback. \"PORT=OUT\": OUT is a port of the host's " +
+				"loopback, HOST:PORT or unix:/absolute/path.",
 		},
 		set: func(s *scope, name string, p *Policy, v *node) {
 			for _, item := range s.list(v, name, "a list of ports") {

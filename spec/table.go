@@ -8,30 +8,32 @@ import (
 	"github.com/sandboxrun/sandboxrun/rootfs"
 )
 
-// policyKeys is the one table of all keys of a policy. The loader, the nearest key in messages, Canonical, the schema
-// and the reference come from it.
+// policyKeys is the only table of the keys of a policy. The loader, the nearest key in messages, Canonical, the schema and the
+// reference are made from it.
 func policyKeys() []key[Policy] {
 	return []key[Policy]{
 		versionKey().must(),
 		extendsKey(),
 		nameKey(),
-		wordKey("enforce", "What happens when the machine cannot give a protection that the policy asks for: refuse to run, "+
-			"or run with the next best and record what is missing: limits that cannot be held as asked, and, where root grants for writing what cannot be idmapped, a program that is root to the host.", []string{EnforceRequired, EnforceBestEffort},
+		wordKey("enforce", "What sandboxrun does if this machine cannot give a protection that the policy asks for. required: "+
+			"it refuses to run. best_effort: it runs with less, prints a warning, and lists the difference under weaker in state and record. "+
+			"That concerns limits, the handler of crashes, and the user id of root's programs: if a writable grant of root cannot be idmapped, "+
+			"the program is root to the host, without capabilities. A step that every sandbox needs is never left out.", []string{EnforceRequired, EnforceBestEffort},
 			func(p *Policy) *string { return &p.Enforce }).byDefault(`"required"`),
-		workdirKey().byDefault("the workspace, else /"),
+		workdirKey().byDefault("the workspace; without a workspace, /"),
 		userKey().byDefault(`"caller"`),
-		recordKey("workspace", "The directory that the program works in.", workspaceKeys(),
+		recordKey("workspace", "The directory in which the program works.", workspaceKeys(),
 			func(p *Policy) **rootfs.Workspace { return &p.Files.Workspace },
 			func(w *rootfs.Workspace) *string { return &w.From }),
-		sectionKey("files", "Which files of the host the program sees. A deny wins over every grant; among grants the more "+
+		sectionKey("files", "Which files of the host the program sees. A deny wins over every grant. Among grants the more "+
 			"specific path wins.", filesKeys()),
-		recordsKey("bind", "A host path under a name of its own.", bindKeys(),
+		recordsKey("bind", "A file or directory of the host at another path inside.", bindKeys(),
 			func(p *Policy) *[]rootfs.Bind { return &p.Files.Binds }, func(b *rootfs.Bind) *string { return &b.From }),
-		sectionKey("env", "The program's environment. Nothing of the caller's passes that is not named here.", envKeys()),
-		sectionKey("network", "Whom the program may talk to.", networkKeys()),
-		sectionKey("limits", "What the program may use. A limit that is not given is not set.", limitKeys()),
-		sectionKey("processes", "What the program may start.", processKeys()),
-		viewsKey("views", "What the execs that ask for a view see besides the rest: the same sandbox, shown differently.",
+		sectionKey("env", "The program's environment. A variable of the caller reaches the program only if this table names it.", envKeys()),
+		sectionKey("network", "Which hosts and ports the program can reach.", networkKeys()),
+		sectionKey("limits", "How much the program may use. A limit that is not given is not set.", limitKeys()),
+		sectionKey("processes", "Which programs the program may start.", processKeys()),
+		viewsKey("views", "Additional files for the execs that ask for this view of the same sandbox.",
 			viewKeys()),
 	}
 }
@@ -40,10 +42,10 @@ func workspaceKeys() []key[rootfs.Workspace] {
 	type ws = rootfs.Workspace
 	return []key[ws]{
 		workspaceSourceKey(),
-		pathKey("path", "Where the workspace is inside.", true, func(w *ws) *string { return &w.Path }).
-			byDefault("the directory's own path, /w for a tmpfs"),
-		sizeKey("size", "How much a tmpfs holds.", minSpace, func(w *ws) *int64 { return &w.Size }),
-		wordKey("lifetime", "Whether all execs share the workspace, or each gets a fresh one and leaves nothing.",
+		pathKey("path", "The path of the workspace inside.", true, func(w *ws) *string { return &w.Path }).
+			byDefault("the directory's path on the host; /w for a tmpfs"),
+		sizeKey("size", "The size of a tmpfs.", minSpace, func(w *ws) *int64 { return &w.Size }),
+		wordKey("lifetime", "sandbox: all execs share the workspace. exec, only with a tmpfs: each exec gets a new one, which is removed with the exec.",
 			[]string{"sandbox", "exec"}, func(w *ws) *string { return &w.Lifetime }).byDefault(`"sandbox"`),
 	}
 }
@@ -52,33 +54,33 @@ func filesKeys() []key[Policy] {
 	module := func() map[string]any { return map[string]any{"type": "string", "pattern": modulePattern} }
 	return []key[Policy]{
 		baseKey().byDefault(`"system"`),
-		textsKey("interpreters", "list of names or paths", "Language interpreters to show as they are installed, with their "+
-			"standard library and site directories. Every other interpreter's site directory is empty.",
+		textsKey("interpreters", "list of names or paths", "Language interpreters that the program sees as they are installed, with their "+
+			"standard library and site directories. The site directory of every other interpreter is empty.",
 			pathSchema, verbatim, func(p *Policy) *[]string { return &p.Interpreters.Show }),
-		textsKey("packages", "list of names", "Distributions to show although they are editable or on PYTHONPATH.",
+		textsKey("packages", "list of names", "Python distributions that the program sees even if they are editable or on PYTHONPATH.",
 			pathSchema, verbatim, func(p *Policy) *[]string { return &p.Interpreters.Packages }),
-		textsKey("hide_modules", "list of names", "Python modules that are hidden under every name, with their caches.",
+		textsKey("hide_modules", "list of names", "Python modules that are hidden under every path, with their caches.",
 			module, checkModule, func(p *Policy) *[]string { return &p.Interpreters.HideModules }),
-		grantsKey("read", "Files and directories at their own place, read-only.",
+		grantsKey("read", "Files and directories that the program can read, at their paths on the host.",
 			func(p *Policy) *[]rootfs.Grant { return &p.Files.Read }),
-		grantsKey("write", "Files and directories at their own place, writable.",
+		grantsKey("write", "Files and directories that the program can read and write, at their paths on the host.",
 			func(p *Policy) *[]rootfs.Grant { return &p.Files.Write }),
-		grantsKey("deny", "Files and directories that are hidden, under every name by which they can be reached. "+
-			"Wins over every grant.", func(p *Policy) *[]rootfs.Grant { return &p.Files.Deny }),
+		grantsKey("deny", "Files and directories that are hidden, under every path that leads to them. "+
+			"A deny wins over every grant.", func(p *Policy) *[]rootfs.Grant { return &p.Files.Deny }),
 		recordsKey("tmpfs", "Empty writable directories in memory.", tmpfsKeys(),
 			func(p *Policy) *[]rootfs.Tmpfs { return &p.Files.Tmpfs }, func(t *rootfs.Tmpfs) *string { return &t.From }),
-		grantsKey("secrets", "What no grant may hold or lie inside: such a grant refuses the policy, and each secret is "+
-			"proven absent inside at every start.", func(p *Policy) *[]rootfs.Grant { return &p.Files.Secrets }),
-		wordKey("missing", "What a grant whose host path does not exist is: an error, or left out.",
+		grantsKey("secrets", "Files and directories that no grant may show. A grant that has a secret in it, or lies in one, is an error. "+
+			"Each start checks that the program cannot see a secret.", func(p *Policy) *[]rootfs.Grant { return &p.Files.Secrets }),
+		wordKey("missing", "What happens to a grant whose path does not exist on the host. error: the policy is refused. skip: the grant is left out.",
 			[]string{"error", "skip"}, func(p *Policy) *string { return &p.Files.Missing }).byDefault(`"error"`),
 	}
 }
 
 func tmpfsKeys() []key[rootfs.Tmpfs] {
 	return []key[rootfs.Tmpfs]{
-		pathKey("path", "Where it is inside.", true, func(t *rootfs.Tmpfs) *string { return &t.Path }).must(),
-		sizeKey("size", "How much it holds.", minSpace, func(t *rootfs.Tmpfs) *int64 { return &t.Size }),
-		countKey("inodes", "How many files it holds.", 1, math.MaxInt32,
+		pathKey("path", "The path inside.", true, func(t *rootfs.Tmpfs) *string { return &t.Path }).must(),
+		sizeKey("size", "The size of the directory's files together.", minSpace, func(t *rootfs.Tmpfs) *int64 { return &t.Size }),
+		countKey("inodes", "The number of files and directories in it.", 1, math.MaxInt32,
 			func(t *rootfs.Tmpfs) *int64 { return &t.Inodes }),
 	}
 }
@@ -87,17 +89,17 @@ func bindKeys() []key[rootfs.Bind] {
 	return []key[rootfs.Bind]{
 		pathKey("source", "The file or directory on the host.", false,
 			func(b *rootfs.Bind) *string { return &b.Source }).must(),
-		pathKey("target", "Where it is inside.", true, func(b *rootfs.Bind) *string { return &b.Target }).must(),
-		flagKey("writable", "Whether the program may change it.",
+		pathKey("target", "The path inside.", true, func(b *rootfs.Bind) *string { return &b.Target }).must(),
+		flagKey("writable", "Whether the program can write it.",
 			func(b *rootfs.Bind) *bool { return &b.Writable }).byDefault("false"),
 	}
 }
 
 func viewKeys() []key[View] {
 	return []key[View]{
-		grantsKey("read", "Files and directories at their own place, read-only.",
+		grantsKey("read", "Files and directories that the program can read, at their paths on the host.",
 			func(v *View) *[]rootfs.Grant { return &v.Read }),
-		recordsKey("bind", "A host path under a name of its own.", bindKeys(),
+		recordsKey("bind", "A file or directory of the host at another path inside.", bindKeys(),
 			func(v *View) *[]rootfs.Bind { return &v.Binds }, func(b *rootfs.Bind) *string { return &b.From }),
 	}
 }
@@ -105,12 +107,12 @@ func viewKeys() []key[View] {
 func envKeys() []key[Policy] {
 	pattern := func() map[string]any { return map[string]any{"type": "string", "pattern": variablePattern} }
 	return []key[Policy]{
-		textsKey("allow", "list of names", "Variables taken from the caller: names, or patterns in which \"*\" stands for any "+
+		textsKey("allow", "list of names", "Variables that the program gets from the caller: names, or patterns in which \"*\" stands for any "+
 			"characters.", pattern, checkVariablePattern, func(p *Policy) *[]string { return &p.Env.Allow }),
 		envSetKey(),
-		flagKey("redact", "Whether values of *_API_KEY, *_KEY, *_TOKEN and *_SECRET that have 16 characters or more become "+
-			"<NAME> in everything that is kept: the output in results and logs and in files of --output-dir, events, and messages. "+
-			"What a program writes straight to the caller is as it is.", func(p *Policy) *bool { return &p.Env.Redact }).byDefault("true"),
+		flagKey("redact", "Whether sandboxrun replaces the values of the variables *_API_KEY, *_KEY, *_TOKEN and *_SECRET by <NAME>. It does so for values "+
+			"of 16 characters or more, in stored output: results, logs, files of --output-dir, events and messages. "+
+			"Output that goes straight to the caller is unchanged.", func(p *Policy) *bool { return &p.Env.Redact }).byDefault("true"),
 	}
 }
 
@@ -119,55 +121,55 @@ func networkKeys() []key[Policy] {
 	return []key[Policy]{
 		modeKey().byDefault(`"isolated"`),
 		portsKey(),
-		textsKey("services", "list of URLs", "HTTP services that the program uses: each becomes a forwarded port or an "+
-			"allowed host. Only http and https, without user name and password.",
+		textsKey("services", "list of URLs", "HTTP services that the program uses, as http or https URLs without user name and password. A URL of the host's loopback becomes a "+
+			"forwarded port, any other URL an allowed host.",
 			service, checkService,
 			func(p *Policy) *[]string { return &p.Network.Services }),
-		flagKey("env_urls", "Whether the port of every http(s)://127.0.0.1:PORT or localhost in the passed environment is "+
+		flagKey("env_urls", "Whether the port of every URL http(s)://127.0.0.1:PORT or http(s)://localhost:PORT in the program's environment is "+
 			"forwarded.", func(p *Policy) *bool { return &p.Network.EnvURLs }).byDefault("true"),
-		textsKey("allowed_hosts", "list of hosts", "host[:port], *.suffix[:port], or an IP address, an IPv6 one with a port in "+
-			"brackets. Without a port, 443 and 80 are allowed. A suffix does not allow itself.", pathSchema,
+		textsKey("allowed_hosts", "list of hosts", "Hosts that the program can reach: host[:port], *.suffix[:port], or an IP address; brackets stand around an IPv6 address with "+
+			"a port. Without a port, 443 and 80 are allowed. *.example.org does not allow example.org.", pathSchema,
 			checkHost(netpolicy.ParseHost), func(p *Policy) *[]string { return &p.Network.AllowedHosts }),
 		textsKey("allow_private", "list of hosts", "Allowed hosts that may resolve to private, loopback or link-local "+
-			"addresses: as in allowed_hosts, without a port.", pathSchema,
+			"addresses. They are written as in allowed_hosts, without a port.", pathSchema,
 			checkHost(netpolicy.ParsePrivateHost), func(p *Policy) *[]string { return &p.Network.AllowPrivate }),
-		flagKey("transparent", "Whether allowed hosts also work for programs that ignore proxy variables.",
+		flagKey("transparent", "Whether programs that ignore proxy variables reach allowed hosts too.",
 			func(p *Policy) *bool { return &p.Network.Transparent }).byDefault("true"),
 	}
 }
 
 func limitKeys() []key[Policy] {
 	return []key[Policy]{
-		durationKey("wall", "Time on the clock; 0 means no limit.",
+		durationKey("wall", "Time from the start of an exec to its end; 0 means no limit.",
 			func(p *Policy) *time.Duration { return &p.Limits.Wall }),
-		durationKey("idle", "Time without any output; 0 means no limit.",
+		durationKey("idle", "Time without output; 0 means no limit.",
 			func(p *Policy) *time.Duration { return &p.Limits.Idle }),
-		durationKey("cpu", "CPU time of all processes together; 0 means the default.",
+		durationKey("cpu", "Processor time of all processes of an exec together; 0 means the default.",
 			func(p *Policy) *time.Duration { return &p.Limits.CPU }).byDefault("twice wall"),
-		fractionKey("cpus", "CPUs that may be busy at once.", 0.01, 4096,
+		fractionKey("cpus", "Number of processors that the program may keep busy.", 0.01, 4096,
 			func(p *Policy) *float64 { return &p.Limits.CPUs }),
-		sizeKey("memory", "Memory that is really used, not address space.", MinMemory,
+		sizeKey("memory", "Memory that the program uses, not its address space.", MinMemory,
 			func(p *Policy) *int64 { return &p.Limits.Memory }),
-		countKey("pids", "Processes and threads of this sandbox; not the user's others.", 1, math.MaxInt32,
+		countKey("pids", "Number of processes and threads of this sandbox. The user's other processes do not count.", 1, math.MaxInt32,
 			func(p *Policy) *int64 { return &p.Limits.Pids }),
-		sizeKey("file", "The largest file that may be written.", 1, func(p *Policy) *int64 { return &p.Limits.File }),
-		sizeKey("disk", "What may be written to writable grants.", minSpace, func(p *Policy) *int64 { return &p.Limits.Disk }),
-		countKey("nofile", "Open files of one process.", 1, math.MaxInt32,
+		sizeKey("file", "Size of the largest file that the program may write.", 1, func(p *Policy) *int64 { return &p.Limits.File }),
+		sizeKey("disk", "Disk space that the program may use in writable grants.", minSpace, func(p *Policy) *int64 { return &p.Limits.Disk }),
+		countKey("nofile", "Number of open files of one process.", 1, math.MaxInt32,
 			func(p *Policy) *int64 { return &p.Limits.Nofile }),
-		sizeKey("output", "What is kept of each of stdout and stderr: the beginning and the end.", 1,
+		sizeKey("output", "How much of stdout, and of stderr, a result keeps: the first and the last half of this size.", 1,
 			func(p *Policy) *int64 { return &p.Limits.Output }),
 	}
 }
 
 func processKeys() []key[Policy] {
 	return []key[Policy]{
-		flagKey("spawn", "Whether the program may start processes. Threads are always allowed.",
+		flagKey("spawn", "Whether the program may start processes. It may always start threads.",
 			func(p *Policy) *bool { return &p.Processes.Spawn }).byDefault("true"),
-		grantsKey("execute", "The only files that may be executed; when empty, every file may be.",
+		grantsKey("execute", "The only files that the program may execute; if empty, every file.",
 			func(p *Policy) *[]rootfs.Grant { return &p.Processes.Execute }),
-		wordKey("guard", "The guard inside the interpreter: an audit hook and a step budget.",
+		wordKey("guard", "Guard inside the interpreter: an audit hook and a step budget.",
 			[]string{"", "python"}, func(p *Policy) *string { return &p.Processes.Guard }).byDefault(`""`),
-		countKey("steps", "The guard's step budget; 0 means none.", 0, math.MaxInt64,
+		countKey("steps", "Step budget of the guard; 0 means none.", 0, math.MaxInt64,
 			func(p *Policy) *int64 { return &p.Processes.Steps }).byDefault("0"),
 	}
 }

@@ -135,7 +135,7 @@ func (r *tomlReader) keyValue(table *node, e *unstable.Node) (int, *fault) {
 }
 
 // value makes a node of the value that begins at start, and returns the offset at which it ends. Both are tracked by
-// hand because the parser does not tell where lists are.
+// hand because the parser does not report the offsets of lists.
 func (r *tomlReader) value(e *unstable.Node, start int) (*node, int, *fault) {
 	n := &node{at: r.cursor.position(start)}
 	switch e.Kind {
@@ -201,7 +201,7 @@ func (r *tomlReader) skip(offset int, set string) int {
 	return len(r.data) - len(bytes.TrimLeft(r.data[offset:], set))
 }
 
-// skipFiller skips what may stand between the items of a list: blanks, commas and comments.
+// skipFiller skips blanks, commas and comments between the items of a list.
 func (r *tomlReader) skipFiller(offset int) int {
 	for {
 		offset = min(r.skip(min(offset, len(r.data)), " \t\r\n,"), len(r.data))

@@ -13,12 +13,11 @@ import (
 	"github.com/sandboxrun/sandboxrun/rootfs"
 )
 
-// No grant may give a program what the launcher believes: the state of sandboxes, the policy, the launcher itself, keys and
-// records. A program that changes one of these files decides what the next command does. Names prove nothing here, because a
-// bind mount or a symlink gives a file another one; so files are compared by file system and path within it.
+// No grant may give a program a file that the launcher trusts: the state of sandboxes, the policy, the launcher itself, keys and
+// records. A program that changes one of these files decides what the next command does. Paths prove nothing here, because a bind
+// mount or a symlink gives a file another path. So files are compared by file system and path within it.
 
-// Place is where a file is in terms that are the same in every mount namespace. However a directory can be reached, by its own
-// path, by a bind mount or by a mount below one, it has one place.
+// Place identifies a file in every mount namespace. A directory has one place, also if several bind mounts show it.
 type Place struct {
 	Dev  string // major:minor of the file system
 	Path string // within it
@@ -29,44 +28,44 @@ func (p Place) Within(q Place) bool {
 	return p.Dev == q.Dev && (p.Path == q.Path || q.Path == "/" || strings.HasPrefix(p.Path, q.Path+"/"))
 }
 
-// Trusted is a file or directory that the launcher believes.
+// Trusted is a file or directory that the launcher trusts.
 type Trusted struct {
 	What  string // such as "the policy"
 	Path  string // for messages
 	Place Place
 	// Links are the directories that hold the symlinks on the way to Path.
 	Links []Place
-	// Readable is whether programs may read it. Then it is shown read-only; anything else no grant may show at all.
+	// Readable: programs may read it, so it is shown read-only. No grant may show other trusted files.
 	Readable bool
-	// State is whether it is a state directory. Below a grant it is masked.
+	// State: it is a state directory. Below a grant it is masked.
 	State bool
-	// Absent is whether it does not exist.
+	// Absent: it does not exist.
 	Absent bool
-	// Output is whether the launcher only writes new files in it: a grant of a directory below harms nobody.
+	// Output: the launcher only writes new files in it, so a grant of a directory below it is harmless.
 	Output bool
 }
 
-// Shown is a host path and what is there: a granted path itself, or a mount below it.
+// Shown is a host path and its place: a granted path, or a mount below it.
 type Shown struct {
 	Path  string
 	Place Place
 }
 
-// Ground answers what the check of grants has to know of the machine.
+// Ground answers the questions of the check of grants about the machine.
 type Ground interface {
-	// Shown lists what a bind mount of a host path shows: the path itself, then each mount below it.
+	// Shown lists the places that a bind mount of a host path shows: the path itself, then each mount below it.
 	Shown(path string) ([]Shown, error)
-	// Trusted lists all that the launcher believes and that may hold, or lie in, one of these places.
+	// Trusted lists all trusted files that may contain, or lie in, one of these places.
 	Trusted(near []Place) ([]Trusted, error)
 }
 
 const (
 	codeTrusted       = "grant_holds_trusted"
-	codeOutputGranted = "output_dir_granted" // as container says where it finds out later
+	codeOutputGranted = "output_dir_granted" // as in container, which may find out later
 )
 
-// guarded lists the trusted files that lie in a writable grant: the compiler shows them read-only. Those that may not be shown
-// at all are left to checkTrusted.
+// guarded lists the trusted files in writable grants that the compiler shows read-only. CheckTrusted refuses those that no grant may
+// show.
 func guarded(p *rootfs.Policy, h *Host) ([]rootfs.Grant, error) {
 	if h.Ground == nil {
 		return nil, nil
@@ -102,7 +101,7 @@ func writable(p *rootfs.Policy) []string {
 func guardedIn(source string, g Ground) ([]rootfs.Grant, error) {
 	shown, err := g.Shown(source)
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENOTDIR) || errors.Is(err, unix.ELOOP) {
-		return nil, nil // the compiler says so
+		return nil, nil // the compiler reports the error
 	}
 	if err != nil {
 		return nil, err
@@ -131,13 +130,13 @@ func places(list []Shown) []Place {
 	return out
 }
 
-// path is the host path of a place that lies in what is shown.
+// path is the host path of a place inside s.
 func (s Shown) path(p Place) string {
 	return path.Join(s.Path, strings.TrimPrefix(p.Path, s.Place.Path))
 }
 
-// CheckTrusted refuses a view that lets a program write, or read where that is not harmless, what the launcher believes. It
-// looks at the mounts of the view, whatever the compiler meant by them.
+// CheckTrusted refuses a view that lets a program write trusted files, or read those that it may not read. It looks only at the
+// mounts of the view, not at the compiler's reasons.
 func CheckTrusted(v *rootfs.View, g Ground) error {
 	in, err := inspect(v, g)
 	if err != nil {
@@ -146,7 +145,7 @@ func CheckTrusted(v *rootfs.View, g Ground) error {
 	return in.check()
 }
 
-// inspection is a view with what its mounts show, and all that is trusted near that.
+// inspection is a view with the places that its mounts show, and the trusted files near them.
 type inspection struct {
 	view    *rootfs.View
 	cover   *Cover
@@ -161,7 +160,7 @@ func inspect(v *rootfs.View, g Ground) (*inspection, error) {
 	}
 	var near []Place
 	for i, m := range v.Mounts {
-		if m.Kind != rootfs.MountBind || m.Source == "" || m.Link { // a link shows what it leads to, which is looked at itself
+		if m.Kind != rootfs.MountBind || m.Source == "" || m.Link { // the target of a symlink is another mount
 			continue
 		}
 		list, err := g.Shown(m.Source)
@@ -181,7 +180,7 @@ func inspect(v *rootfs.View, g Ground) (*inspection, error) {
 	return in, nil
 }
 
-// each calls judge with each mount, each thing that it shows and each that is trusted, until that returns an error.
+// each calls judge with each mount, each place that it shows and each trusted file, until judge returns an error.
 func (in *inspection) each(judge func(m *rootfs.Mount, s Shown, t *Trusted) error) error {
 	for i, list := range in.shown {
 		for j := range in.trusted {
@@ -199,8 +198,8 @@ func (in *inspection) check() error {
 	return in.each(func(m *rootfs.Mount, s Shown, t *Trusted) error { return in.judge(m, s, t) })
 }
 
-// hide lists the host paths at which the view shows a state directory, or a part of one, that is below a grant. A grant that is
-// one, or lies in one, is left to check.
+// hide lists the host paths of state directories, or of parts of them, below grants. check judges a grant that is a state directory
+// or lies in one.
 func (in *inspection) hide() []string {
 	var list []string
 	_ = in.each(func(m *rootfs.Mount, s Shown, t *Trusted) error {
@@ -218,7 +217,7 @@ func (in *inspection) hide() []string {
 	return slices.Compact(list)
 }
 
-// hostPath is where on the host s shows a trusted place or a part of it, if it does.
+// hostPath is the host path at which s shows a trusted place or a part of it. The result is false if it shows none.
 func (s Shown) hostPath(t *Trusted) (string, bool) {
 	if t.Place.Within(s.Place) {
 		return s.path(t.Place), true
@@ -230,7 +229,7 @@ func insidePath(m *rootfs.Mount, host string) string {
 	return path.Join(m.Target, strings.TrimPrefix(host, m.Source))
 }
 
-// judge compares one thing that a mount shows with one that is trusted.
+// judge compares one place that a mount shows with one trusted file.
 func (in *inspection) judge(m *rootfs.Mount, s Shown, t *Trusted) error {
 	if m.Writable && slices.ContainsFunc(t.Links, func(l Place) bool { return l.Within(s.Place) }) {
 		return trustedError(m, t, "holds a symlink on the way to", "name "+t.What+" by a path without symlinks")
@@ -259,9 +258,8 @@ func (in *inspection) judge(m *rootfs.Mount, s Shown, t *Trusted) error {
 	return nil
 }
 
-// hidden says whether the program does not see a state directory that is below a mount: a mask is on it, which is pinned like
-// that of a denied path, or it does not exist (any more) and is denied. What appears later where the program cannot write was not
-// made by the program.
+// hidden reports whether the program cannot see a state directory below a mount: it is masked, with a pinned mask, or it does not
+// exist and is denied. A directory that appears later in a read-only grant was not made by the program, so it is harmless.
 func (in *inspection) hidden(m *rootfs.Mount, inside string, t *Trusted) bool {
 	if cover := in.cover.Mount(inside); cover != nil && cover.Kind == rootfs.MountMask {
 		return true

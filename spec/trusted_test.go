@@ -99,7 +99,7 @@ func TestCheckTrusted(t *testing.T) {
 	}
 }
 
-// TestHide: what is masked is what a program would see, and no grant itself.
+// TestHide: the launcher masks state directories that the program would see, and no grant itself.
 func TestHide(t *testing.T) {
 	ground := fakeGround{
 		mounts: map[string]string{"/deep/mnt": "/srv", "/part/in": "/srv/state/t1"},

@@ -20,13 +20,13 @@ const (
 	durationPattern = `^([0-9]+(\.[0-9]*)?|\.[0-9]+|(([0-9]+(\.[0-9]*)?|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h))+)$`
 )
 
-// The least that sizes may be, in bytes: with less nothing works at all, so a unit was forgotten.
+// Minimum sizes, in bytes. A smaller size is an error, because no program would work and the unit was probably forgotten.
 const (
 	MinMemory = 256 << 10
-	minSpace  = 4 << 10 // of a file system: a page
+	minSpace  = 4 << 10 // a page of a file system
 )
 
-// sizeText writes a size as a policy would have it.
+// sizeText formats a size as in a policy.
 func sizeText(n int64) string {
 	unit := 0
 	for unit < len("KMGT") && n > 0 && n%1024 == 0 {
@@ -50,7 +50,7 @@ func unitHint(n int64) string {
 	return fmt.Sprintf("a size without a unit is bytes: write \"%dM\" for megabytes", n)
 }
 
-// CheckMemory refuses a limit of memory with which nothing works.
+// CheckMemory refuses a memory limit below MinMemory.
 func CheckMemory(n int64) error {
 	if n < MinMemory {
 		return &Error{
@@ -90,8 +90,8 @@ func checkSize(n int64) error {
 	return nil
 }
 
-// ParseDuration reads a length of time as Go writes it ("1m30s"); a bare number is seconds. It is never negative, and
-// at most ten years. Zero means that nothing is limited, so what is above zero and below a nanosecond is an error.
+// ParseDuration reads a duration in Go's form ("1m30s"); a bare number is seconds. It is never negative, and at most ten years. A
+// duration between zero and a nanosecond is an error, because zero means no limit.
 func ParseDuration(s string) (time.Duration, error) {
 	d, err := parseDuration(s)
 	if err != nil {
@@ -124,7 +124,7 @@ func parseDuration(s string) (time.Duration, error) {
 	return d, nil
 }
 
-// seconds is a bare number as a length of time.
+// seconds converts a bare number to a duration.
 func seconds(f float64) (time.Duration, error) {
 	switch {
 	case math.IsNaN(f):

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// wrongKind notes a value of another type than wanted.
+// wrongKind adds a problem for a value of a wrong type.
 func (s *scope) wrongKind(v *node, key, want string) {
 	s.wrong(v.at, key, "want %s, got %s", want, v.kind)
 }
@@ -65,7 +65,7 @@ func flagKey[T any](name, doc string, at func(*T) *bool) key[T] {
 	}
 }
 
-// wordKey is one of a few words.
+// wordKey is a string from a fixed list.
 func wordKey[T any](name, doc string, words []string, at func(*T) *string) key[T] {
 	quoted := make([]string, len(words))
 	for i, w := range words {
@@ -89,8 +89,7 @@ func wordKey[T any](name, doc string, words []string, at func(*T) *string) key[T
 	}
 }
 
-// textsKey is a list of strings, each of which is checked, and perhaps rewritten, by parse. One that is there already
-// is not added again.
+// textsKey is a list of strings. parse checks, and may rewrite, each of them. Duplicates are dropped.
 func textsKey[T any](
 	name, kind, doc string, item func() map[string]any, parse func(string) (string, error), at func(*T) *[]string,
 ) key[T] {
@@ -153,7 +152,7 @@ func fractionKey[T any](name, doc string, low, high float64, at func(*T) *float6
 				s.wrongKind(v, name, "a number")
 				return
 			}
-			if !(v.float >= low && v.float <= high) { // so that NaN is refused
+			if !(v.float >= low && v.float <= high) { // in this form NaN is refused too
 				s.wrong(v.at, name, "want %g to %g, got %g", low, high, v.float)
 				return
 			}
@@ -163,7 +162,7 @@ func fractionKey[T any](name, doc string, low, high float64, at func(*T) *float6
 	}
 }
 
-// sizeKey is a number of bytes, of which there is a least that anything can be done with.
+// sizeKey is a number of bytes with a minimum.
 func sizeKey[T any](name, doc string, least int64, at func(*T) *int64) key[T] {
 	if least > 1 {
 		doc += " At least " + sizeText(least) + "."
@@ -195,7 +194,7 @@ func sizeKey[T any](name, doc string, least int64, at func(*T) *int64) key[T] {
 	}
 }
 
-// durationKey is a length of time.
+// durationKey is a duration.
 func durationKey[T any](name, doc string, at func(*T) *time.Duration) key[T] {
 	return key[T]{
 		info: info{name: name, kind: "duration", doc: doc, schema: durationSchema},

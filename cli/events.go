@@ -102,6 +102,9 @@ func connection(n *journal.NetworkEvent) []string {
 	if n.Rule != "" {
 		parts = append(parts, "by "+n.Rule)
 	}
+	if n.Via != "" {
+		parts = append(parts, "through "+n.Via)
+	}
 	if n.Reason != "" {
 		parts = append(parts, n.Reason)
 	}

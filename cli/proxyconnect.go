@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"net/http"
+	"net/textproto"
 	"net/url"
 	"strings"
 	"time"
@@ -45,15 +45,17 @@ func (p *program) proxyConnect(target string) error {
 	if _, err := fmt.Fprintf(conn, "CONNECT %s HTTP/1.1\r\nHost: %s\r\n\r\n", target, target); err != nil {
 		return fmt.Errorf("ask proxy: %w", err)
 	}
-	in := bufio.NewReader(conn)
-	res, err := http.ReadResponse(in, &http.Request{Method: http.MethodConnect})
+	in := textproto.NewReader(bufio.NewReader(conn))
+	answer, err := in.ReadLine()
+	if err == nil {
+		_, err = in.ReadMIMEHeader()
+	}
 	if err != nil {
 		return fmt.Errorf("read answer of proxy: %w", err)
 	}
-	if res.StatusCode != http.StatusOK {
-		why, _ := io.ReadAll(io.LimitReader(res.Body, 4<<10)) // without the body the status is enough
-		_ = res.Body.Close()
-		return fmt.Errorf("connect to %s: %s", target, cmp.Or(strings.TrimSpace(string(why)), res.Status))
+	if _, status, _ := strings.Cut(answer, " "); !strings.HasPrefix(status, "200 ") {
+		why, _ := io.ReadAll(io.LimitReader(in.R, 4<<10)) // without the body the status is enough
+		return fmt.Errorf("connect to %s: %s", target, cmp.Or(strings.TrimSpace(string(why)), status))
 	}
 	go func() {
 		_, _ = io.Copy(conn, p.in)
@@ -61,7 +63,7 @@ func (p *program) proxyConnect(target string) error {
 			_ = t.CloseWrite() // the other direction stays open
 		}
 	}()
-	if _, err := io.Copy(p.out, in); err != nil && !errors.Is(err, net.ErrClosed) {
+	if _, err := io.Copy(p.out, in.R); err != nil && !errors.Is(err, net.ErrClosed) {
 		return unlessClosed(err)
 	}
 	return nil

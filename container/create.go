@@ -183,7 +183,7 @@ func waitClosed(w *os.File) {
 // a program it is empty, and the command takes the long way.
 func (sb *Sandbox) plainLaunch(filter []unix.SockFilter) []byte {
 	l := &sb.state.Launch
-	if l.Limits.Disk > 0 || l.SetGroup || sb.state.Record != nil {
+	if l.Limits.Disk > 0 || l.SetGroup || sb.state.Record != nil || sb.explains() {
 		return nil
 	}
 	var watch []forkexec.Watch

@@ -78,6 +78,7 @@ type Running struct {
 	stdout   *keeper
 	stderr   *keeper
 	merged   bool // standard error goes the way of standard output
+	refusals *refusals
 	pumps    sync.WaitGroup
 
 	inputFailed failure
@@ -182,8 +183,10 @@ func (sb *Sandbox) begin(req Request) (_ *Running, err error) {
 // launch starts the program.
 func (r *Running) launch(req Request, cmd *forkexec.Command) error {
 	sb := r.sb
+	r.refusals = sb.followRefusals()
 	streams, err := r.connect(req, cmd)
 	if err != nil {
+		r.refusals.close()
 		return err
 	}
 	sabotage.Command(cmd)
@@ -191,10 +194,12 @@ func (r *Running) launch(req Request, cmd *forkexec.Command) error {
 	streams.closeTheirs()
 	if err != nil {
 		streams.closeOurs()
+		r.refusals.close()
 		return r.notStarted(err, sb.explain(err, req))
 	}
 	r.Name, r.terminal = r.process.Name, r.process.Terminal
 	streams.flow(&r.pumps)
+	r.refusals.start()
 	if sb.state.Relay != nil && !sb.store.relayAlive(sb.state.ID) {
 		r.warnings = append(r.warnings, "the sandbox's relay has ended: no forwarded port and no host can be reached")
 	}
@@ -365,6 +370,7 @@ func (r *Running) Wait() (*Result, error) {
 		close(r.asking)
 	}
 	r.pumps.Wait()
+	r.refusals.finish()
 	for _, w := range r.cleaned {
 		_ = w.Close() // what it writes to never fails
 	}

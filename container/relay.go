@@ -65,7 +65,7 @@ func (sb *Sandbox) startRelay(plan *spec.Plan, dir *os.Root) (*relayProcess, err
 	if plan.Relay == nil {
 		return nil, nil
 	}
-	order := relay.Config{Sandbox: sb.state.ID, Policy: plan.Relay.Policy}
+	order := relay.Config{Sandbox: sb.state.ID, Policy: plan.Relay.Policy, Upstream: plan.Relay.Proxies}
 	order.Limits.CPU = relayShare(&plan.Exec.Limits)
 	doors, listeners := relayListeners(plan.Relay.Doors)
 	files, err := sb.listen(doors)
@@ -327,13 +327,15 @@ type RelayInfo struct {
 	Proxy  string            `json:"proxy,omitempty"`
 	Ports  map[string]string `json:"ports,omitempty"` // forwarded: where inside, and to where
 	Hosts  []string          `json:"allowed_hosts,omitempty"`
+
+	Upstream []string `json:"upstream_proxy,omitempty"` // the proxies of the caller's network that it asks, without user and password
 }
 
 func (s *Store) relayInfo(st *State) *RelayInfo {
 	if st.Relay == nil {
 		return nil
 	}
-	info := &RelayInfo{Status: StatusStopped, Ports: map[string]string{}, Hosts: st.Relay.Policy.AllowedHosts}
+	info := &RelayInfo{Status: StatusStopped, Ports: map[string]string{}, Hosts: st.Relay.Policy.AllowedHosts, Upstream: st.Relay.Upstream}
 	if s.relayAlive(st.ID) {
 		info.Status = StatusRunning
 	}

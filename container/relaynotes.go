@@ -75,7 +75,7 @@ func (n *relayNotes) tell(ev *relay.Event, ms float64) {
 		return
 	}
 	e := &record.Network{
-		Way: ev.Kind, Host: ev.Host, Port: ev.Port, Address: ev.Address, Rule: ev.Rule, Verdict: ev.Verdict, Reason: ev.Reason,
+		Way: ev.Kind, Host: ev.Host, Port: ev.Port, Address: ev.Address, Via: ev.Via, Rule: ev.Rule, Verdict: ev.Verdict, Reason: ev.Reason,
 		BytesIn: ev.Down, BytesOut: ev.Up, DurationMS: ms,
 	}
 	if n.told++; n.told > maxTold {
@@ -102,8 +102,8 @@ func (n *relayNotes) note(ev relay.Event) {
 	ms := float64(ev.Duration.Round(time.Microsecond)) / float64(time.Millisecond)
 	n.tell(&ev, ms)
 	_ = n.sb.note(true, journal.Event{Event: EventNetwork, NetworkEvent: &journal.NetworkEvent{
-		Kind: ev.Kind, Host: ev.Host, Port: ev.Port, Address: ev.Address, Rule: ev.Rule, Verdict: ev.Verdict, Reason: journal.Shorten(ev.Reason, journal.MaxMessage),
-		Sent: ev.Up, Received: ev.Down, DurationMS: ms,
+		Kind: ev.Kind, Host: ev.Host, Port: ev.Port, Address: ev.Address, Via: ev.Via, Rule: ev.Rule, Verdict: ev.Verdict, Reason: journal.Shorten(ev.Reason, journal.MaxMessage),
+		Sent: ev.Up, Received: ev.Down, DurationMS: ms, Explain: journal.Shorten(ev.Explain, journal.MaxMessage),
 	}})
 }
 

@@ -91,12 +91,17 @@ func (r *Running) connectPipes(s *streams, req Request, cmd *forkexec.Command) e
 	if cmd.Stdio[0], err = r.input(s, req.Stdin, cmd.UID, cmd.GID); err != nil {
 		return err
 	}
+	one := req.OneOutput && req.OutputDir == ""
 	outputs := []struct {
-		to   io.Writer
-		kept *keeper
-	}{{req.Stdout, r.stdout}, {req.Stderr, r.stderr}}
+		to      io.Writer
+		kept    *keeper
+		newline string // of lines about refusals; "" where they are not to go
+	}{{req.Stdout, r.stdout, ""}, {req.Stderr, r.stderr, "\n"}}
+	if one {
+		outputs[0].newline = "\n"
+	}
 	for i, o := range outputs {
-		if i == 1 && req.OneOutput && req.OutputDir == "" {
+		if i == 1 && one {
 			cmd.Stdio[2] = cmd.Stdio[1] // one pipe keeps the order in which both are written
 			r.stderr.away, r.merged = true, true
 			return nil
@@ -113,7 +118,7 @@ func (r *Running) connectPipes(s *streams, req Request, cmd *forkexec.Command) e
 			return err
 		}
 		cmd.Stdio[i+1] = inner
-		to := r.output(o.to, o.kept)
+		to := r.refusals.beside(r.output(o.to, o.kept), o.newline)
 		s.add(true, func() { pump(to, outer) })
 	}
 	return nil

@@ -60,7 +60,7 @@ const (
 	kindReserved      = "a reserved address"
 )
 
-// kind says what keeps an address from being a public one, in words that follow "it is"; "" where nothing does.
+// kind names the kind of an address that is not public, in words that follow "it is"; "" for a public one.
 func kind(a netip.Addr) string {
 	a = a.Unmap()
 	inner := embedded(a)
@@ -87,7 +87,7 @@ func listed(a netip.Addr) string {
 	return ""
 }
 
-// isOwn says whether a packet to an address comes back to this machine.
+// isOwn reports whether a packet to an address comes back to this machine.
 func isOwn(a netip.Addr, own []netip.Addr) bool {
 	reached := append(embedded(a), a.Unmap())
 	return slices.ContainsFunc(own, func(o netip.Addr) bool {
@@ -95,8 +95,8 @@ func isOwn(a netip.Addr, own []netip.Addr) bool {
 	})
 }
 
-// embedded lists the IPv4 addresses to which some translator or tunnel may send what goes to an IPv6 address. One that
-// is mapped (::ffff:0:0/96) is no such: it is the IPv4 address, see Unmap.
+// embedded lists the IPv4 addresses that a translator or tunnel may deliver packets for an IPv6 address to. A mapped address
+// (::ffff:0:0/96) is not among them: it is the IPv4 address itself, see Unmap.
 func embedded(a netip.Addr) []netip.Addr {
 	if !a.Is6() || a.IsUnspecified() || a.IsLoopback() {
 		return nil

@@ -24,7 +24,7 @@ const (
 	ReasonOtherAddress = "other_address"   // the host is an address, but not the one that is to be connected to
 )
 
-// Rules are a policy, ready to be asked. They never change and can be shared.
+// Rules are a compiled policy. They are immutable, so goroutines can share them.
 type Rules struct {
 	mode    string
 	allowed []rule
@@ -67,9 +67,9 @@ func Compile(p *Policy) (*Rules, error) {
 	return r, nil
 }
 
-// Name decides on a connection before its host is resolved, and must allow it before it is: a query can carry data out.
-// What is to be resolved is Decision.Host, never the host as the program wrote it, so that no resolver reads another one
-// in it. A host that is an address is judged as Address does too.
+// Name decides on a connection by the name of the host. The relay resolves only hosts that Name allows, because a query can carry data
+// out. It resolves Decision.Host, never the host as the program wrote it, because a resolver could read that differently. Name also
+// judges a host that is an address, as Address does.
 func (r *Rules) Name(host string, port int) Decision {
 	name, addr, err := canonical(host)
 	d := Decision{Host: name, Port: port}
@@ -114,7 +114,7 @@ func (r *Rules) match(d Decision, literal bool) Decision {
 	return d.refuse(ReasonNoRule)
 }
 
-// literal judges the address that an allowed host itself is.
+// literal judges an allowed host that is an address.
 func (r *Rules) literal(d Decision) Decision {
 	if a, err := netip.ParseAddr(d.Host); err == nil {
 		return r.Address(d, a, nil)
@@ -153,7 +153,7 @@ func (r *Rules) Address(d Decision, addr netip.Addr, own []netip.Addr) Decision 
 	return d
 }
 
-// Known says whether Name allows some port of a host: whether a query for it may be answered.
+// Known reports whether Name allows some port of a host, so that dns may answer a query for it.
 func (r *Rules) Known(host string) bool {
 	d := r.Name(host, 443)
 	if d.Reason == ReasonWrongPort {
@@ -162,8 +162,8 @@ func (r *Rules) Known(host string) bool {
 	return d.Allow
 }
 
-// Ports lists the ports that the rules name, sorted: those at which the connections of programs that know of no proxy are
-// to be expected. Mode public, which allows every port, adds 80 and 443 alone.
+// Ports lists the ports that the rules name, sorted. The relay listens there for programs that use no proxy. Mode public allows every
+// port, but adds only 80 and 443.
 func (r *Rules) Ports() []int {
 	var ports []int
 	if r.mode != Allowlist && r.mode != Public {
@@ -183,7 +183,8 @@ func (r *Rules) Ports() []int {
 	return slices.Compact(ports)
 }
 
-// names says whether the pattern is for a host, which canonical wrote. No wildcard is for an address: none ends in a name.
+// names reports whether the pattern matches a host in canonical form. A wildcard matches no address, because an address never ends in a
+// name.
 func (p Pattern) names(host string) bool {
 	if !p.Wildcard {
 		return host == p.Name
@@ -196,7 +197,7 @@ func (p Pattern) allows(port int) bool { return port == p.Port || p.Port == 0 &&
 
 func isWeb(port int) bool { return port == 443 || port == 80 }
 
-// isLocal says whether a name is one that a network, and not the public DNS, gives a meaning to.
+// isLocal reports whether a name has a meaning only in one network, and not in the public DNS.
 func isLocal(name string) bool {
 	switch name[strings.LastIndexByte(name, '.')+1:] {
 	case "localhost", "local", "internal": // RFC 6761, RFC 6762, ICANN 2024-07-29; metadata.google.internal is one
@@ -205,7 +206,7 @@ func isLocal(name string) bool {
 	return !strings.Contains(name, ".") // of /etc/hosts, or of a resolver that knows this network
 }
 
-// quote makes any bytes fit to be printed. The quotes keep it from being a name.
+// quote makes any bytes printable. The result is no valid name, because of its quotes.
 func quote(s string) string {
 	if len(s) > maxName {
 		return strconv.QuoteToASCII(s[:maxName]) + "..."

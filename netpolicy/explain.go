@@ -7,12 +7,13 @@ import (
 	"strings"
 )
 
-// Decision is what the rules say to one connection.
+// Decision is the decision of the rules on one connection.
 type Decision struct {
 	Allow   bool
 	Host    string     // as the rules compare it and as it is to be resolved; quoted, fit to be printed, for bad_name
 	Port    int        // as asked
 	Address netip.Addr // the address that was judged: the one to connect to; the zero Addr before there is one
+	Via     string     // the upstream proxy that makes the connection, so that Address is unknown; the relay sets it
 	Rule    string     // the rule that names the host and port (for wrong_port, the host alone), as the policy says it, or ""
 	Reason  string     // why not: one of the Reason constants; "" when it is allowed
 }
@@ -27,8 +28,8 @@ func (d Decision) refuse(reason string) Decision {
 	return d
 }
 
-// Explain says in one sentence, for the program and its user, what allows the connection, or what is missing. To what
-// address a name resolves here it does not say: programs are not to learn the names of this network from refusals.
+// Explain names in one sentence the rule that allows the connection, or the rule that is missing. The sentence never has the address of
+// a name, because refusals must not show programs the names of this network.
 func (d Decision) Explain() string {
 	if d.Allow {
 		return d.target() + " is allowed by " + d.rule()
@@ -44,7 +45,7 @@ func (d Decision) target() string {
 	return Pattern{Name: d.Host}.String() + ":" + strconv.Itoa(d.Port)
 }
 
-// rule says where in the policy a rule stands.
+// rule names the key of the policy that holds the rule.
 func (d Decision) rule() string {
 	switch {
 	case strings.HasPrefix(d.Rule, "mode = "):

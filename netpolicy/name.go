@@ -128,7 +128,7 @@ func checkLabel(l string) error {
 	return nil
 }
 
-// endsInNumber says whether the last label makes the whole name an IPv4 address or nothing (WHATWG URL, "ends in a
+// endsInNumber reports whether the last label makes the whole name an IPv4 address or nothing (WHATWG URL, "ends in a
 // number checker"): no top-level domain looks so, and some resolver takes it for an address.
 func endsInNumber(name string) bool {
 	l := name[strings.LastIndexByte(name, '.')+1:]

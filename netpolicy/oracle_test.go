@@ -37,7 +37,7 @@ func (w who) same(other who) bool {
 	return true
 }
 
-// below says whether a name has more labels than another one, and ends in all of its.
+// below reports whether a name has more labels than another one, and ends in all of its.
 func (w who) below(suffix who) bool {
 	if w.addr != nil || len(w.labels) <= len(suffix.labels) {
 		return false
@@ -209,7 +209,7 @@ func oracleService(s string) string {
 	return rest
 }
 
-// oracleName says whether a policy grants a host and port before an address is known.
+// oracleName reports whether a policy grants a host and port before an address is known.
 func oracleName(p *Policy, w who, port int) bool {
 	if port <= 0 || port >= 1<<16 || p.Mode == Isolated {
 		return false
@@ -244,7 +244,7 @@ func oraclePrivate(p *Policy, w who) bool {
 	return false
 }
 
-// oracleAddress says whether a granted host may be reached at an address.
+// oracleAddress reports whether a granted host may be reached at an address.
 func oracleAddress(p *Policy, w who, addr netip.Addr, own []netip.Addr) bool {
 	if !addr.IsValid() || addr.Zone() != "" {
 		return false

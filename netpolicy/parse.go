@@ -214,7 +214,7 @@ func parseService(s string) (Service, error) {
 	return Service{Host: p.Name, Port: p.Port}, nil
 }
 
-// Loopback says whether the service is on the machine's loopback.
+// Loopback reports whether the service is on the machine's loopback.
 func (s Service) Loopback() bool {
 	a, err := netip.ParseAddr(s.Host)
 	return err == nil && a.IsLoopback() || s.Host == "localhost" || strings.HasSuffix(s.Host, ".localhost")

@@ -1,4 +1,5 @@
-// Package netpolicy decides whom a sandboxed program may talk to. It is pure: it never resolves a name or dials.
+// Package netpolicy decides which hosts a program may connect to. It is pure: it resolves no name and makes no connection. The relay
+// asks it for every connection, and explain asks it the same questions. It imports no other package of this module.
 package netpolicy
 
 import (
@@ -27,7 +28,12 @@ type Policy struct {
 	AllowedHosts []string // as Pattern.String writes them
 	AllowPrivate []string // the same, never with a port
 	Transparent  bool     // allowed hosts also work for programs that ignore proxy variables
-	From         string   // where the policy says so, ready to print; "default" when it does not
+
+	UpstreamProxy string   `json:",omitempty"` // a URL as ParseProxy reads it, without a password; FromEnvironment; or ""
+	NoProxy       []string `json:",omitempty"` // as CheckNoProxy takes them
+	Explain       bool     `json:",omitempty"` // the program is told of each host that was refused
+
+	From string // where the policy says so, ready to print; "default" when it does not
 }
 
 // Port is a forwarded loopback port: connections to it inside end at Outside.
@@ -37,7 +43,7 @@ type Port struct {
 	From    string
 }
 
-// Validate says what is wrong with a policy that was not made by a loader: every fault, joined; nil when there is none.
+// Validate returns every fault of a policy that no loader made, joined; nil if there is none.
 func (p *Policy) Validate() error {
 	var faults []error
 	if !slices.Contains(Modes(), p.Mode) {

@@ -147,6 +147,7 @@ type Network struct {
 	Host       string  `json:"host"`
 	Port       int     `json:"port,omitempty"`
 	Address    string  `json:"address,omitempty"` // the address of the connection
+	Via        string  `json:"via,omitempty"`     // the upstream proxy that made the connection
 	Rule       string  `json:"rule,omitempty"`    // the rule that allowed it
 	Verdict    string  `json:"verdict"`           // "allowed", "refused" or "failed"
 	Reason     string  `json:"reason,omitempty"`

@@ -13,8 +13,8 @@ import (
 )
 
 // accept takes connections until the listener is closed, hands each to a goroutine of its own, and waits for these.
-// When all slots are taken, full says what becomes of a connection: true makes it wait, and those behind it in the
-// kernel's queue, as they would at any server that is slow to accept.
+// When all slots are taken it calls full. If that returns true, the connection waits for a slot, and later connections wait in the kernel's
+// accept queue.
 func (s *server) accept(ctx context.Context, ln *net.TCPListener, full func(context.Context, *net.TCPConn) bool, handle func(context.Context, *net.TCPConn)) error {
 	var wg sync.WaitGroup
 	defer wg.Wait()
@@ -31,7 +31,7 @@ func (s *server) accept(ctx context.Context, ln *net.TCPListener, full func(cont
 			return err
 		}
 		if !s.admit(ctx, c, full) {
-			s.notes.brake.wait(ctx, smallRefusal)
+			s.events.brake.wait(ctx, smallRefusal)
 			continue
 		}
 		wg.Go(func() {
@@ -47,7 +47,7 @@ func (s *server) accept(ctx context.Context, ln *net.TCPListener, full func(cont
 	}
 }
 
-// admit takes a slot for a connection. It is false where the connection has been closed instead.
+// admit takes a slot for a connection. It returns false if it has closed the connection instead.
 func (s *server) admit(ctx context.Context, c *net.TCPConn, full func(context.Context, *net.TCPConn) bool) bool {
 	select {
 	case s.slots <- struct{}{}:
@@ -66,9 +66,8 @@ func (s *server) admit(ctx context.Context, c *net.TCPConn, full func(context.Co
 	}
 }
 
-// restAfter is how long after the last connection what many have left behind is released. The pipes that splice(2) goes
-// through are kept for the next connections by the Go runtime, which closes them when it collects garbage: that is minutes away
-// in a process that does nothing.
+// restAfter is the time between the end of the last connection and tidy. The Go runtime pools the pipes of splice(2) and closes them at
+// a garbage collection, which an idle process would reach only after minutes.
 const restAfter = time.Second
 
 func (s *server) tidy() {
@@ -80,7 +79,7 @@ func (s *server) tidy() {
 
 func wait(context.Context, *net.TCPConn) bool { return true }
 
-// retry says whether accepting may work again, after a pause. Descriptors and memory come back when connections end.
+// retry pauses and returns true after an error that ends by itself: descriptors and memory are free again when connections end.
 func retry(ctx context.Context, err error) bool {
 	for _, passing := range []error{syscall.EMFILE, syscall.ENFILE, syscall.ENOBUFS, syscall.ENOMEM} {
 		if errors.Is(err, passing) {
@@ -94,8 +93,7 @@ func retry(ctx context.Context, err error) bool {
 	return false
 }
 
-// reset closes a connection so that its peer hears of it as ECONNRESET. Right after accept it is the nearest that there
-// is to a connection that was refused.
+// reset closes a connection with a RST, so that the peer gets ECONNRESET. After accept(2) nothing is closer to a refused connection.
 func reset(c net.Conn) {
 	if t, ok := c.(*net.TCPConn); ok {
 		_ = t.SetLinger(0) // it fails only where the connection is gone
@@ -103,5 +101,5 @@ func reset(c net.Conn) {
 	shut(c)
 }
 
-// shut closes what no error of closing says anything about: nothing is buffered in a socket that its peer could still be told of.
+// shut closes a socket. An error of close(2) has no meaning there, because a socket has no buffered writes of ours.
 func shut(c io.Closer) { c.Close() }

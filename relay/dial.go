@@ -13,8 +13,7 @@ import (
 	"github.com/sandboxrun/sandboxrun/netpolicy"
 )
 
-// maxAddresses is how many of a host's addresses are judged and tried: no real one needs more, and whoever owns a name can
-// give it thousands.
+// maxAddresses bounds the addresses of one host that are judged and dialed, because the owner of a name can give it thousands.
 const maxAddresses = 16
 
 // connect makes an allowed connection to a host. The name is resolved once, every address is judged, and the connection goes to
@@ -22,6 +21,11 @@ const maxAddresses = 16
 // decision is good for an event, whatever the error. The error is a *refusal or a *failure.
 func (s *server) connect(ctx context.Context, host string, port int) (stream, netpolicy.Decision, error) {
 	d := s.judge.Name(host, port)
+	return s.connectBy(ctx, d, s.judge.Proxy(s.cfg.Upstream, d, false), false)
+}
+
+// connectBy connects to a host whose name was judged, through proxy unless that is nil. plain is passed to through.
+func (s *server) connectBy(ctx context.Context, d netpolicy.Decision, proxy *netpolicy.Proxy, plain bool) (stream, netpolicy.Decision, error) {
 	if !d.Allow {
 		return nil, d, refuse(d)
 	}
@@ -33,18 +37,27 @@ func (s *server) connect(ctx context.Context, host string, port int) (stream, ne
 	case <-ctx.Done():
 		return nil, d, &failure{causeBusy, d.Host, d.Port}
 	}
-	addrs, d, err := s.addresses(ctx, d)
-	if err != nil {
-		return nil, d, err
+	var addrs []netip.Addr
+	var err error
+	if proxy == nil || isAddress(d.Host) {
+		if addrs, d, err = s.addresses(ctx, d); err != nil {
+			return nil, d, err
+		}
 	}
-	c, err := s.dialFirst(ctx, addrs, port, &d.Address)
+	if proxy != nil {
+		d.Via = proxy.Address
+		c, err := s.through(ctx, proxy, d, plain)
+		return c, d, err
+	}
+	c, err := s.dialFirst(ctx, addrs, d.Port, &d.Address)
 	if err != nil {
 		return nil, d, &failure{causeOf(err), d.Host, d.Port}
 	}
 	return c, d, nil
 }
 
-// addresses resolves an allowed host. Those that may not be connected to are left out; where all are, the decision is the first's.
+// addresses resolves an allowed host and returns the addresses that the rules allow. If the rules refuse all of them, it returns the
+// decision on the first.
 func (s *server) addresses(ctx context.Context, d netpolicy.Decision) ([]netip.Addr, netpolicy.Decision, error) {
 	var found []netip.Addr
 	var err error
@@ -58,7 +71,7 @@ func (s *server) addresses(ctx context.Context, d netpolicy.Decision) ([]netip.A
 	}
 	own, err := s.own.get(s.cfg.Own)
 	if err != nil {
-		return nil, d, &failure{causeUnreachable, d.Host, d.Port} // not knowing what to refuse, refuse all
+		return nil, d, &failure{causeUnreachable, d.Host, d.Port} // without the list of own addresses none can be allowed
 	}
 	var good []netip.Addr
 	var no *netpolicy.Decision
@@ -76,7 +89,7 @@ func (s *server) addresses(ctx context.Context, d netpolicy.Decision) ([]netip.A
 	return good, d, nil
 }
 
-// dialFirst tries addresses in order, and says which was the last. None of them may use up the time of those behind it.
+// dialFirst dials addresses in order and sets last to the one that it dialed last. Each gets an equal share of the time that is left.
 func (s *server) dialFirst(ctx context.Context, addrs []netip.Addr, port int, last *netip.Addr) (c stream, err error) {
 	for i, a := range addrs {
 		*last = a
@@ -139,7 +152,7 @@ func interfaceAddresses() ([]netip.Addr, error) {
 	return own, nil
 }
 
-// ownAddresses keeps the list for a second: making it is many times the work of a connection.
+// ownAddresses caches the list for a second, because listing the interfaces costs many times as much as a connection.
 type ownAddresses struct {
 	mu    sync.Mutex
 	list  []netip.Addr

@@ -30,24 +30,23 @@ func (s *server) byAddress(l Listener) func(context.Context, *net.TCPConn) {
 	}
 }
 
-// direct serves a connection of a program that knows of no proxy: it asked dns for a name, got an address that only means that
-// name, and connected to it. Its address and the port say all that a CONNECT would. There is no way to say no but a reset.
+// direct serves a connection of a program that uses no proxy. The program resolved a name by dns, got an address that stands for that name
+// alone, and connected to it. So the local address and port identify the host, as CONNECT would. A refusal is a reset.
 func (s *server) direct(ctx context.Context, port int, local netip.Addr, in *net.TCPConn) {
 	ev := Event{Time: time.Now(), Kind: "direct", Port: port}
 	host, ok := s.names.host(local)
 	if !ok {
 		reset(in)
 		ev.Host = local.Unmap().String()
-		s.notes.end(ev, Refused, "no name has this address")
+		s.events.end(ev, Refused, "no name has this address")
 		return
 	}
 	out, d, err := s.connect(ctx, host, port)
 	ev.decided(d)
 	if err != nil {
-		reset(in)
-		s.notes.endWith(ev, err)
+		s.events.answered(ev, err, func() { reset(in) })
 		return
 	}
 	ev.Up, ev.Down, err = join(ctx, in, out, s.guardName(d.Host, d.Port, bufio.NewReaderSize(in, readAhead)), nil)
-	s.notes.endWith(ev, err)
+	s.events.endWith(ev, err)
 }

@@ -21,11 +21,11 @@ const (
 	maxQuery   = 4 << 10
 	udpSize    = 1232 // what DNS Flag Day 2020 settled on; our answers are far shorter
 	asHost     = 443  // a port to ask the judge how it writes a name
-	maxRefused = 1024 // names of which it is remembered that their refusal has been told
-	noteBurst  = 20   // refused names told at once; one a second after that
+	maxRefused = 1024 // refused names that are remembered as reported
+	noteBurst  = 20   // refused names that are reported in a burst; after that one a second
 )
 
-// dnsUDP answers queries until the socket is closed. What is no query gets no answer.
+// dnsUDP answers queries until the socket is closed. It ignores packets that are not queries.
 func (s *server) dnsUDP(ctx context.Context, c *net.UDPConn) error {
 	buf := make([]byte, maxQuery)
 	for {
@@ -78,9 +78,8 @@ func (s *server) dnsTCP(ctx context.Context, c *net.TCPConn) {
 	}
 }
 
-// answerDNS answers a query out of the policy alone. No query ever leaves this process: names are a way to carry data out
-// (CVE-2025-55284 did it by ping and nslookup), and an answer from outside would be of no use in there.
-// It is false where that is no address.
+// answerDNS answers a query from the policy alone. The relay sends no query, because names can carry data out (CVE-2025-55284, by ping and
+// nslookup), and because addresses from outside are unreachable inside. It returns false for an answer without an address.
 func (s *server) answerDNS(query []byte) ([]byte, bool) {
 	var p dnsmessage.Parser
 	asked, err := p.Start(query)
@@ -111,7 +110,11 @@ func (s *server) lookUp(q dnsmessage.Question) (netip.Addr, dnsmessage.RCode) {
 	name := strings.TrimSuffix(q.Name.String(), ".")
 	d := s.judge.Name(name, asHost)
 	if q.Class != dnsmessage.ClassINET || isAddress(d.Host) || !s.judge.Known(name) {
-		s.refusals.refused(&s.notes, Event{Time: time.Now(), Kind: "dns", Host: d.Host, Port: dnsPort}, d.Reason)
+		ev := Event{Time: time.Now(), Kind: "dns", Host: d.Host, Port: dnsPort}
+		if !d.Allow {
+			ev.Explain = d.Explain()
+		}
+		s.refusals.refused(&s.events, ev, d.Reason)
 		return netip.Addr{}, dnsmessage.RCodeNameError
 	}
 	if q.Type != dnsmessage.TypeA {
@@ -124,7 +127,7 @@ func (s *server) lookUp(q dnsmessage.Question) (netip.Addr, dnsmessage.RCode) {
 	return addr, dnsmessage.RCodeSuccess
 }
 
-// speaksEDNS says whether a query has an OPT record, which the answer must have then too (RFC 6891, section 6.1.1).
+// speaksEDNS reports whether a query has an OPT record, which the answer must have then too (RFC 6891, section 6.1.1).
 func speaksEDNS(p *dnsmessage.Parser) bool {
 	if p.SkipAllAnswers() != nil || p.SkipAllAuthorities() != nil {
 		return false
@@ -166,28 +169,27 @@ func build(h dnsmessage.Header, q *dnsmessage.Question, addr netip.Addr, edns bo
 	return msg
 }
 
-// refusals keeps the events of refused names few, however many a program asks for: one for each name, and of these not
-// more than its rate.
+// refusals limits the events of refused names: one for each name, at a limited rate.
 type refusals struct {
-	mu     sync.Mutex
-	told   map[string]bool
-	tokens float64
-	last   time.Time
+	mu       sync.Mutex
+	reported map[string]bool
+	tokens   float64
+	last     time.Time
 }
 
-func (r *refusals) refused(notes *notes, ev Event, reason string) {
+func (r *refusals) refused(events *eventSink, ev Event, reason string) {
 	if r.fits(ev.Host, ev.Time) {
-		notes.tell(ev, Refused, reason)
+		events.report(ev, Refused, reason)
 	}
 }
 
 func (r *refusals) fits(host string, now time.Time) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.told == nil {
-		r.told, r.tokens, r.last = map[string]bool{}, noteBurst, now
+	if r.reported == nil {
+		r.reported, r.tokens, r.last = map[string]bool{}, noteBurst, now
 	}
-	if r.told[host] {
+	if r.reported[host] {
 		return false
 	}
 	r.tokens = min(noteBurst, r.tokens+now.Sub(r.last).Seconds())
@@ -196,9 +198,9 @@ func (r *refusals) fits(host string, now time.Time) bool {
 		return false
 	}
 	r.tokens--
-	if len(r.told) >= maxRefused {
-		clear(r.told)
+	if len(r.reported) >= maxRefused {
+		clear(r.reported)
 	}
-	r.told[host] = true
+	r.reported[host] = true
 	return true
 }

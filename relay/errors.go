@@ -10,7 +10,7 @@ import (
 	"github.com/sandboxrun/sandboxrun/netpolicy"
 )
 
-// refusal is the policy's no, or a guard's.
+// refusal is a connection that the policy or the check of the TLS server name refuses.
 type refusal struct {
 	reason  string // for the event
 	explain string // for the program
@@ -25,8 +25,8 @@ func refusef(format string, args ...any) *refusal {
 	return &refusal{reason: s, explain: s}
 }
 
-// failure is a connection that was allowed and could not be made. Its words tell the program what it would have found out
-// by itself, and not what the addresses or resolvers of this network are.
+// failure is an allowed connection that could not be made. Its message has what a direct connection would have shown, and no address or
+// resolver of this network.
 type failure struct {
 	why  cause
 	host string
@@ -36,11 +36,15 @@ type failure struct {
 type cause int
 
 const (
-	causeUnreachable cause = iota
+	causeNone cause = iota
+	causeUnreachable
 	causeRefused
 	causeTimeout
 	causeNoHost
 	causeBusy
+	causeProxy
+	causeProxyAuth
+	causeProxyRefused
 )
 
 func (f *failure) Error() string {
@@ -57,11 +61,17 @@ func (c cause) String() string {
 		return "no such host"
 	case causeBusy:
 		return "too many connections are being made, try again"
+	case causeProxy:
+		return "the upstream proxy cannot be reached"
+	case causeProxyAuth:
+		return "the upstream proxy does not take the caller's credentials"
+	case causeProxyRefused:
+		return "the upstream proxy refuses the connection"
 	}
 	return "it cannot be reached"
 }
 
-// causeOf finds out what a resolver's or dialer's error means.
+// causeOf classifies an error of the resolver or the dialer.
 func causeOf(err error) cause {
 	var dns *net.DNSError
 	var timeout net.Error
@@ -76,7 +86,7 @@ func causeOf(err error) cause {
 	return causeUnreachable
 }
 
-// verdictOf says what an event says of an error.
+// verdictOf returns the verdict and reason of an event that ends with err.
 func verdictOf(err error) (verdict, reason string) {
 	var no *refusal
 	switch {

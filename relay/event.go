@@ -2,16 +2,17 @@ package relay
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"time"
 
 	"github.com/sandboxrun/sandboxrun/netpolicy"
 )
 
-// What became of a connection.
+// Verdicts of an event.
 const (
 	Allowed = "allowed"
-	Refused = "refused" // by the policy, or by a guard
+	Refused = "refused" // by the policy, or by the check of the TLS server name
 	Failed  = "failed"  // it was allowed, and could not be made or kept
 )
 
@@ -22,48 +23,70 @@ type Event struct {
 	Host     string        `json:"host,omitempty"`    // asked for; of a forward, its target
 	Port     int           `json:"port,omitempty"`    // asked for; of a forward, the port inside
 	Address  string        `json:"address,omitempty"` // that was connected to, or that was refused
+	Via      string        `json:"via,omitempty"`     // the proxy that was asked for the connection, as "host:port"
 	Rule     string        `json:"rule,omitempty"`    // the rule that allowed it, as the policy says it
 	Verdict  string        `json:"verdict"`
-	Reason   string        `json:"reason,omitempty"` // a word of netpolicy's for what its rules refused; else a sentence
+	Reason   string        `json:"reason,omitempty"` // a Reason constant of netpolicy, or a sentence
 	Up       int64         `json:"up"`               // bytes from inside, without HTTP heads and framing
 	Down     int64         `json:"down"`             // bytes to inside
 	Duration time.Duration `json:"duration_ns"`
+	Explain  string        `json:"explain,omitempty"` // of a refusal: which rule is missing, in one sentence
 }
 
-// decided takes over what netpolicy has said.
+// decided copies a decision into the event.
 func (ev *Event) decided(d netpolicy.Decision) {
-	ev.Host, ev.Port, ev.Rule = d.Host, d.Port, d.Rule
+	ev.Host, ev.Port, ev.Rule, ev.Via = d.Host, d.Port, d.Rule, d.Via
 	if d.Address.IsValid() {
 		ev.Address = d.Address.String()
 	}
 }
 
-// notes hands events on, one at a time. What was not allowed is told at a rate: whoever tells of it waits.
-type notes struct {
+// eventSink passes events to note, one at a time. Connections that were not allowed wait after their event, so that their rate is bounded.
+type eventSink struct {
 	mu    sync.Mutex
 	note  func(Event)
 	brake brake
-	ctx   context.Context //nolint:containedctx // of Serve, at whose end nobody waits any more
+	ctx   context.Context //nolint:containedctx // of Serve; its end ends all waits
 }
 
-func (n *notes) end(ev Event, verdict, reason string) {
-	n.tell(ev, verdict, reason)
+func (n *eventSink) end(ev Event, verdict, reason string) {
+	n.report(ev, verdict, reason)
+	n.slow(verdict)
+}
+
+// slow delays the caller unless the connection was allowed.
+func (n *eventSink) slow(verdict string) {
 	if verdict != Allowed {
 		n.brake.wait(n.ctx, 1)
 	}
 }
 
-func (n *notes) tell(ev Event, verdict, reason string) {
+// answered ends an event and answers the program. It reports the event first, so that the event can be read once the program has the
+// answer.
+func (n *eventSink) answered(ev Event, err error, answer func()) {
+	verdict, reason := verdictOf(err)
+	if _, ok := errors.AsType[*badRequest](err); ok {
+		verdict = Refused
+	}
+	if verdict == Refused {
+		ev.Explain = err.Error()
+	}
+	n.report(ev, verdict, reason)
+	answer()
+	n.slow(verdict)
+}
+
+func (n *eventSink) report(ev Event, verdict, reason string) {
 	ev.Verdict, ev.Reason = verdict, reason
 	ev.Duration = time.Since(ev.Time)
-	ev.Time = ev.Time.Round(0) // without Go's monotonic clock, which is nobody else's
+	ev.Time = ev.Time.Round(0) // without Go's monotonic clock reading
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.note(ev)
 }
 
 // endWith ends an event as an error says; nil is success.
-func (n *notes) endWith(ev Event, err error) {
+func (n *eventSink) endWith(ev Event, err error) {
 	verdict, reason := verdictOf(err)
 	n.end(ev, verdict, reason)
 }

@@ -6,9 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math"
-	"net"
-	"net/http"
 	"strconv"
 	"strings"
 	"sync"
@@ -19,14 +16,14 @@ import (
 // maxResponseHead is how many bytes of a response's head are read.
 const maxResponseHead = 256 << 10
 
-// errStale is a kept connection that ended before it said a byte in answer: the server had closed it meanwhile.
+// errStale is the end of a kept connection before the first byte of a response: the server has closed it meanwhile.
 var errStale = errors.New("the server closed the connection without an answer")
 
-// exchange is one request and its response. Two goroutines carry it: feed sends the body, and then watches whether the
-// client goes away; the other one carries what comes back, which may well begin before the body has ended.
+// exchange is one request and its response. One goroutine runs sendBody: it sends the body, then waits for the client to close. Another
+// copies the response, which may begin before the body has ended.
 //
 //	client ──head──────────▶ forwardHead ──▶ server
-//	       ──body──────────▶ feed ─────────▶
+//	       ──body──────────▶ sendBody ─────────▶
 //	       ◀─100, 103, …──── answered ◀─────
 //	       ◀─head, body───── respond ◀──────
 type exchange struct {
@@ -36,16 +33,16 @@ type exchange struct {
 	path    string
 	expects bool // the client waits for "100 Continue" before it sends the body
 
-	out      sync.Mutex    // held while an interim response or the final one's head is written
-	begun    bool          // the final response has; under out
-	proceed  chan struct{} // closed by the server's "100 Continue"
-	over     chan struct{} // closed when the final response has come
-	fed      chan struct{} // closed when feed has ended
-	uploaded chan struct{} // closed when the body has been sent whole
-	feedErr  error         // of feed; to be read after fed
-	gone     atomic.Bool   // the client has gone away
-	sent     atomic.Int64  // bytes of the body
-	got      int64         // bytes of the response's
+	out       sync.Mutex    // held while an interim response or the final one's head is written
+	begun     bool          // the final response has; under out
+	proceed   chan struct{} // closed by the server's "100 Continue"
+	over      chan struct{} // closed when the final response has come
+	sendEnded chan struct{} // closed when sendBody has ended
+	uploaded  chan struct{} // closed when the body has been sent whole
+	sendErr   error         // of sendBody; to be read after sendEnded
+	gone      atomic.Bool   // the client has gone away
+	sent      int64         // bytes of the body; to be read after sendEnded
+	got       int64         // bytes of the response's
 }
 
 // exchange serves one request and says whether there can be another one on this connection.
@@ -53,14 +50,14 @@ func (c *client) exchange(ctx context.Context, ev Event, h *head) bool {
 	t, err := absolute(h.target)
 	expect := h.values("Expect")
 	if err == nil && len(expect) > 0 && (len(expect) > 1 || !strings.EqualFold(expect[0], "100-continue")) {
-		err = &badRequest{http.StatusExpectationFailed, "the only expectation is 100-continue"}
+		err = &badRequest{statusExpectation, "the only expectation is 100-continue"}
 	}
 	if err != nil {
 		c.refuse(ev, h, err)
 		return false
 	}
 	for tries := 0; ; tries++ {
-		d, err := c.reach(ctx, t)
+		d, err := c.reach(ctx, t, h.upgrade() != "")
 		ev.decided(d)
 		if err != nil {
 			return c.unreached(ev, h, err)
@@ -73,7 +70,7 @@ func (c *client) exchange(ctx context.Context, ev Event, h *head) bool {
 			c.dropUpstream()
 			continue
 		}
-		ev.Up, ev.Down = x.sent.Load(), x.got
+		ev.Up, ev.Down = x.sent, x.got
 		return x.finish(ev, keep, err)
 	}
 }
@@ -84,15 +81,14 @@ func (c *client) unreached(ev Event, h *head, err error) bool {
 		c.refuse(ev, h, err)
 		return false
 	}
-	c.answer(h, err, false)
-	c.notes.endWith(ev, err)
+	c.events.answered(ev, err, func() { c.answer(h, err, false) })
 	return true
 }
 
-// isSafe says whether a request can be sent twice (RFC 9110, section 9.2.1).
+// isSafe reports whether a request can be sent twice (RFC 9110, section 9.2.1).
 func isSafe(method string) bool {
 	switch method {
-	case http.MethodGet, http.MethodHead, http.MethodOptions, http.MethodTrace:
+	case "GET", "HEAD", "OPTIONS", "TRACE":
 		return true
 	}
 	return false
@@ -106,31 +102,31 @@ func (x *exchange) run(ctx context.Context) (keep bool, err error) {
 		return false, errStale
 	}
 	x.proceed, x.over = make(chan struct{}), make(chan struct{})
-	x.uploaded, x.fed = make(chan struct{}), make(chan struct{})
+	x.uploaded, x.sendEnded = make(chan struct{}), make(chan struct{})
 	if x.head.length == 0 {
 		close(x.uploaded)
 	}
-	go x.feed()
-	resp, err := x.answered() //nolint:bodyclose // its connection is what is closed, or used again
+	go x.sendBody()
+	resp, err := x.answered()
 	close(x.over)
 	if err != nil {
-		x.stopFeeding()
+		x.stopSending()
 		return false, err
 	}
-	if resp.StatusCode == http.StatusSwitchingProtocols {
-		x.stopFeeding()
+	if resp.status == statusSwitching {
+		x.stopSending()
 		return false, x.switchProtocols(ctx, resp)
 	}
 	keep, err = x.respond(resp)
-	x.stopFeeding()
-	return keep && x.feedErr == nil, err
+	x.stopSending()
+	return keep && x.sendErr == nil, err
 }
 
-// finish closes what cannot be used again, and tells of the exchange.
+// finish closes connections that cannot be used again, and ends the event.
 func (x *exchange) finish(ev Event, keep bool, err error) bool {
 	var b *badRequest
 	switch {
-	case errors.As(x.feedErr, &b) && !x.begun:
+	case errors.As(x.sendErr, &b) && !x.begun:
 		x.client.refuse(ev, x.head, b)
 		return false
 	case x.gone.Load():
@@ -142,17 +138,17 @@ func (x *exchange) finish(ev Event, keep bool, err error) bool {
 		reset(x.conn) // a response that is cut off must not look whole
 	}
 	if !keep && err == nil {
-		x.goodbye()
+		x.closeAfterAnswer()
 	}
-	x.notes.endWith(ev, err)
+	x.events.endWith(ev, err)
 	return keep && err == nil
 }
 
 // badGateway is a failure of an allowed server.
 type badGateway struct{ error }
 
-// whole says whether the request's body has been sent whole, or is within a time.
-func (x *exchange) whole(within time.Duration) bool {
+// uploadedWithin reports whether the body of the request has been sent, or is sent within a time.
+func (x *exchange) uploadedWithin(within time.Duration) bool {
 	select {
 	case <-x.uploaded:
 		return true
@@ -169,13 +165,13 @@ func (x *exchange) whole(within time.Duration) bool {
 	}
 }
 
-// stopFeeding ends feed, which waits for the client, or for the server to take the rest of a body that it did not want.
-func (x *exchange) stopFeeding() {
-	if !x.whole(0) {
+// stopSending ends sendBody, which waits for the client, or for the server to take the rest of a body that it did not want.
+func (x *exchange) stopSending() {
+	if !x.uploadedWithin(0) {
 		reset(x.up)
 	}
 	_ = x.conn.SetReadDeadline(time.Unix(1, 0))
-	<-x.fed
+	<-x.sendEnded
 	x.within(0)
 }
 
@@ -184,15 +180,20 @@ func (x *exchange) stopFeeding() {
 func (x *exchange) forwardHead() string {
 	h, d := x.head, x.up.decision
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s %s HTTP/1.1\r\nHost: %s\r\n", h.method, x.path, hostField(d.Host, d.Port))
+	host := hostField(d.Host, d.Port)
+	if p := x.up.proxy; p != nil {
+		fmt.Fprintf(&b, "%s http://%s%s HTTP/1.1\r\nHost: %s\r\n%s", h.method, host, x.path, host, authorization(p))
+	} else {
+		fmt.Fprintf(&b, "%s %s HTTP/1.1\r\nHost: %s\r\n", h.method, x.path, host)
+	}
 	connection := h.values("Connection")
-	for _, f := range h.fields {
+	for _, f := range h.header {
 		if !hopByHop(f.name, connection) && !strings.EqualFold(f.name, "Expect") {
 			b.WriteString(f.name + ": " + f.value + "\r\n")
 		}
 	}
 	switch {
-	case h.length < 0:
+	case h.length == chunked:
 		b.WriteString("Transfer-Encoding: chunked\r\n")
 	case h.length > 0, len(h.values("Content-Length")) > 0:
 		b.WriteString("Content-Length: " + strconv.FormatInt(h.length, 10) + "\r\n")
@@ -211,31 +212,30 @@ func (x *exchange) forwardHead() string {
 }
 
 // answered reads responses until the final one, and passes interim ones on.
-func (x *exchange) answered() (*http.Response, error) {
-	x.up.in.left = math.MaxInt64
+func (x *exchange) answered() (*response, error) {
 	if _, err := x.up.r.Peek(1); err != nil {
 		return nil, errStale
 	}
 	for {
-		x.up.in.left = maxResponseHead
-		resp, err := http.ReadResponse(x.up.r, &http.Request{Method: x.head.method})
+		resp, err := readResponse(x.up.r, maxResponseHead, x.head.method)
 		if err != nil {
 			return nil, fmt.Errorf("read the server's answer: %w", err)
 		}
 		switch {
-		case resp.StatusCode == http.StatusSwitchingProtocols:
+		case resp.status == statusSwitching:
 			if x.head.upgrade() == "" {
 				return nil, errors.New("the server changes the protocol, which was not asked for")
 			}
 			return resp, nil
-		case resp.StatusCode >= 200:
-			x.up.in.left = math.MaxInt64
+		case resp.status == statusProxyAuth && x.up.proxy != nil: // it is not the program that is asked
+			return nil, &failure{causeProxyAuth, x.up.decision.Host, x.up.decision.Port}
+		case resp.status >= 200:
 			return resp, nil
-		case resp.StatusCode == http.StatusContinue:
+		case resp.status == statusContinue:
 			x.continued()
 		case x.head.minor > 0: // 103 Early Hints
 			x.out.Lock()
-			_, err = io.WriteString(x.conn, responseHead(resp, nil, ""))
+			_, err = io.WriteString(x.conn, resp.write(""))
 			x.out.Unlock()
 			if err != nil {
 				return nil, err
@@ -244,20 +244,19 @@ func (x *exchange) answered() (*http.Response, error) {
 	}
 }
 
-// switchProtocols passes the end of HTTP on: what follows are bytes both ways, for as long as both sides like.
-func (x *exchange) switchProtocols(ctx context.Context, resp *http.Response) error {
+// switchProtocols passes the 101 on, then copies bytes both ways until both sides end.
+func (x *exchange) switchProtocols(ctx context.Context, resp *response) error {
 	x.begun = true
-	extra := "Connection: Upgrade\r\nUpgrade: " + strings.Join(resp.Header.Values("Upgrade"), ", ") + "\r\n"
-	if _, err := io.WriteString(x.conn, responseHead(resp, nil, extra)); err != nil {
+	extra := "Connection: Upgrade\r\nUpgrade: " + strings.Join(resp.values("Upgrade"), ", ") + "\r\n"
+	if _, err := io.WriteString(x.conn, resp.write(extra)); err != nil {
 		return err
 	}
-	sent, got, err := join(ctx, x.conn, x.up.stream, rest(x.r), rest(x.up.r))
-	x.sent.Store(sent)
-	x.got = got
+	var err error
+	x.sent, x.got, err = join(ctx, x.conn, x.up.stream, rest(x.r), rest(x.up.r))
 	return err
 }
 
-// rest sends what has been read ahead.
+// rest sends the bytes in the buffer.
 func rest(r *bufio.Reader) prelude {
 	return func(dst io.Writer) (int64, error) {
 		b, _ := r.Peek(r.Buffered())
@@ -267,26 +266,4 @@ func rest(r *bufio.Reader) prelude {
 		n, err := dst.Write(b)
 		return int64(n), err
 	}
-}
-
-// copyBody copies n bytes of a body: first what has been read ahead, then from one socket to the other by splice.
-func copyBody(dst io.Writer, r *bufio.Reader, conn net.Conn, n int64) (copied int64, err error) {
-	ahead, _ := r.Peek(int(min(int64(r.Buffered()), n)))
-	if len(ahead) > 0 {
-		k, err := dst.Write(ahead)
-		copied += int64(k)
-		if err != nil {
-			return copied, err
-		}
-		_, _ = r.Discard(len(ahead)) // it was just there
-	}
-	if copied < n {
-		var m int64
-		m, err = io.Copy(dst, io.LimitReader(conn, n-copied))
-		copied += m
-	}
-	if err == nil && copied < n {
-		err = io.ErrUnexpectedEOF
-	}
-	return copied, err
 }

@@ -157,6 +157,7 @@ func TestExpectContinue(t *testing.T) {
 
 // responses are what servers answer, and what the program gets.
 func TestResponses(t *testing.T) {
+	const closing = "GET http://api.example.test/ HTTP/1.1\r\nConnection: close\r\n\r\n"
 	for _, test := range []struct{ name, request, response, want string }{
 		{
 			"early hints", "GET http://api.example.test/ HTTP/1.1\r\nConnection: close\r\n\r\n", "HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\nx",
@@ -164,10 +165,26 @@ func TestResponses(t *testing.T) {
 		},
 		{
 			"to the end", "GET http://api.example.test/ HTTP/1.1\r\nConnection: close\r\n\r\n", "HTTP/1.1 200 Fine by me\r\nX-b: 1\r\nProxy-Authenticate: Basic\r\nConnection: X-Hop\r\nX-Hop: 1\r\n\r\nxyz",
-			"HTTP/1.1 200 Fine by me\r\nX-B: 1\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n\r\n3\r\nxyz\r\n0\r\n\r\n",
+			"HTTP/1.1 200 Fine by me\r\nX-b: 1\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n\r\n3\r\nxyz\r\n0\r\n\r\n",
 		},
 		{"to the end, HTTP/1.0", "GET http://api.example.test/ HTTP/1.0\r\nConnection: keep-alive\r\n\r\n", "HTTP/1.0 200 OK\r\n\r\nxyz", "HTTP/1.1 200 OK\r\nConnection: close\r\n\r\nxyz"},
 		{"chunks to HTTP/1.0", "GET http://api.example.test/ HTTP/1.0\r\n\r\n", "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nxyz\r\n0\r\n\r\n", "HTTP/1.1 200 OK\r\nConnection: close\r\n\r\nxyz"},
+		{"folded and bare LF", closing, "HTTP/1.1  200 OK\nX-A: 1\r\n\t 2\nContent-Length: 3\nContent-Length: 3\n\nxyz", "HTTP/1.1 200 OK\r\nX-A: 1 2\r\nContent-Length: 3\r\nConnection: close\r\n\r\nxyz"},
+		{
+			"coding and length", closing, "HTTP/1.1 200 OK\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n3;x\r\nxyz\r\n0\r\nX-T: 1\r\nHost: x\r\n\r\n",
+			"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n\r\n3\r\nxyz\r\n0\r\nX-T: 1\r\n\r\n",
+		},
+		{"coding in HTTP/1.0", closing, "HTTP/1.0 200 OK\r\nTransfer-Encoding: chunked\r\nContent-Length: 1\r\n\r\nx", "HTTP/1.1 200 OK\r\nContent-Length: 1\r\nConnection: close\r\n\r\nx"},
+		{"no content", closing, "HTTP/1.1 204 None\r\nContent-Length: 5\r\n\r\nhello", "HTTP/1.1 204 None\r\nConnection: close\r\n\r\n"},
+		{"two lengths", closing, "HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\nxy", "HTTP/1.1 502 *"},
+		{"list of lengths", closing, "HTTP/1.1 200 OK\r\nContent-Length: 1, 1\r\n\r\nxy", "HTTP/1.1 502 *"},
+		{"signed length", closing, "HTTP/1.1 200 OK\r\nContent-Length: +1\r\n\r\nxy", "HTTP/1.1 502 *"},
+		{"other coding", closing, "HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip, chunked\r\n\r\n", "HTTP/1.1 502 *"},
+		{"two codings", closing, "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n\r\n", "HTTP/1.1 502 *"},
+		{"bare CR", closing, "HTTP/1.1 200 OK\r\nX: a\rSet-Cookie: b\r\n\r\n", "HTTP/1.1 502 *"},
+		{"space before the colon", closing, "HTTP/1.1 200 OK\r\nContent-Length : 1\r\n\r\nx", "HTTP/1.1 502 *"},
+		{"other version", closing, "HTTP/2.0 200 OK\r\n\r\n", "HTTP/1.1 502 *"},
+		{"short status", closing, "HTTP/1.1 20 OK\r\n\r\n", "HTTP/1.1 502 *"},
 		{"HEAD", "HEAD http://api.example.test/ HTTP/1.1\r\nConnection: close\r\n\r\n", "HTTP/1.1 200 OK\r\nContent-Length: 77\r\n\r\n", "HTTP/1.1 200 OK\r\nContent-Length: 77\r\nConnection: close\r\n\r\n"},
 		{"HEAD refused", "HEAD http://evil.test/ HTTP/1.1\r\nConnection: close\r\n\r\n", "", "HTTP/1.1 403 *Connection: close\r\n\r\n"},
 		{"nothing", "GET http://api.example.test/ HTTP/1.1\r\nConnection: close\r\n\r\n", "", "HTTP/1.1 502 *"},
@@ -194,6 +211,7 @@ func TestResponses(t *testing.T) {
 func TestCutOff(t *testing.T) {
 	for _, response := range []string{
 		"HTTP/1.1 200 OK\r\nContent-Length: 77\r\n\r\nxyz", "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nxyz\r\n", "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nxyz\r\nzz\r\n",
+		"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\nxyz\r\n0\r\n\r\n", "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nxyzGET / HTTP/1.1\r\n\r\n",
 	} {
 		for _, version := range []string{"1.0", "1.1"} {
 			server, _ := rawServer(t, response)

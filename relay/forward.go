@@ -20,7 +20,7 @@ type forward struct {
 	socket string // of a "unix:" target: its path
 }
 
-// newForward follows no link: whoever resolved the policy has done that, and has refused those that a program may have made.
+// newForward follows no symlink: the launcher has resolved them, and has refused those that a program could have made.
 func newForward(l Listener) forward {
 	name, ok := strings.CutPrefix(l.Target, "unix:")
 	if !ok {
@@ -37,11 +37,11 @@ func (s *server) forward(ctx context.Context, f forward, in *net.TCPConn) {
 		if errno := syscall.Errno(0); errors.As(err, &errno) {
 			err = errno // the rest of the message would only repeat the target
 		}
-		s.notes.end(ev, Failed, fmt.Sprintf("connect %s: %v", f.Target, err))
+		s.events.end(ev, Failed, fmt.Sprintf("connect %s: %v", f.Target, err))
 		return
 	}
 	ev.Up, ev.Down, err = join(ctx, in, out, nil, nil)
-	s.notes.endWith(ev, err)
+	s.events.endWith(ev, err)
 }
 
 func (s *server) dialTarget(ctx context.Context, f forward) (stream, error) {
@@ -58,8 +58,8 @@ func (s *server) dialTarget(ctx context.Context, f forward) (stream, error) {
 	return s.dial(ctx, "unix", fmt.Sprintf("/proc/self/fd/%d", fd))
 }
 
-// dialHost connects to a forward's host. 127.0.0.1 stands for ::1 too, outside as inside: many servers that are told to
-// listen on "localhost" listen on one of the two (Node from 17 on: on ::1), and the policy's author thinks of a port.
+// dialHost connects to a forward's host. 127.0.0.1 stands for ::1 too: many servers that listen
+// on "localhost" listen on one of the two (Node from 17 on: on ::1), and the policy's author thinks of a port.
 func (s *server) dialHost(ctx context.Context, target string) (stream, error) {
 	c, err := s.dial(ctx, "tcp", target)
 	port, is4 := strings.CutPrefix(target, "127.0.0.1:")

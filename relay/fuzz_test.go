@@ -7,6 +7,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"net/http"
 	"net/netip"
 	"strings"
 	"sync"
@@ -171,6 +172,44 @@ func FuzzHead(f *testing.F) {
 		}
 		if bytes.Contains([]byte(text), []byte("\r\n\r\n")) && !strings.HasSuffix(text, "\r\n\r\n") {
 			t.Errorf("%q became %q", b, text)
+		}
+	})
+}
+
+// What readResponse passes net/http reads in the same way, and no less of it belongs to the body once it is written anew.
+func FuzzResponse(f *testing.F) {
+	f.Add([]byte("HTTP/1.1 200 OK\r\nContent-Length: 3\r\nX: a\n b\n\r\nabc"), "GET")
+	f.Add([]byte("HTTP/1.0 304\nContent-Length: 03\nConnection: keep-alive, x\nX: 1\n\n"), "HEAD")
+	f.Add([]byte("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nContent-Length: 3\r\n\r\n3\r\nabc\r\n0\r\n\r\n"), "POST")
+	f.Fuzz(func(t *testing.T, b []byte, method string) {
+		resp, err := readResponse(reader(b), 64<<10, method)
+		if err != nil {
+			return
+		}
+		other, err := http.ReadResponse(reader(bytes.TrimPrefix(b, []byte("\n"))), &http.Request{Method: method})
+		if err != nil {
+			return // it is stricter with the names of trailers, and the like
+		}
+		defer shut(other.Body)
+		length := map[bool]int64{true: -1, false: resp.length}[resp.length < 0]
+		if other.ContentLength != length && method != http.MethodHead && resp.status >= 200 && resp.status != 204 && resp.status != 304 {
+			t.Errorf("%q: length %d, net/http says %d", b, resp.length, other.ContentLength)
+		}
+		if (resp.length == chunked) != (len(other.TransferEncoding) > 0) && other.Body != http.NoBody {
+			t.Errorf("%q: %d, net/http says %q", b, resp.length, other.TransferEncoding)
+		}
+		if other.StatusCode != resp.status || other.Close && !resp.last {
+			t.Errorf("%q: %+v, net/http says %+v", b, resp, other)
+		}
+		text := resp.write((&exchange{head: &head{minor: 1}}).framing(resp, resp.length < 0, true))
+		again, err := readResponse(reader([]byte(text)), 128<<10, method)
+		if err != nil || again.status != resp.status || again.length != resp.length && resp.length != untilEnd {
+			t.Errorf("%q became %q: %+v, %v", b, text, again, err)
+		}
+		for _, name := range []string{"Connection", "Transfer-Encoding", "Upgrade", "Proxy-Authenticate"} {
+			if len(again.values(name)) > 0 && (name != "Transfer-Encoding" || resp.length >= 0) {
+				t.Errorf("%q became %q", b, text)
+			}
 		}
 	})
 }

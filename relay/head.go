@@ -5,7 +5,6 @@ import (
 	"bytes"
 	"errors"
 	"io"
-	"net/http"
 	"slices"
 	"strconv"
 	"strings"
@@ -13,7 +12,7 @@ import (
 	"golang.org/x/net/http/httpguts"
 )
 
-// badRequest is why a request gets an answer of ours and no other server hears of it.
+// badRequest is the fault of a request that the relay answers itself, before any server gets a byte.
 type badRequest struct {
 	status int
 	why    string
@@ -21,24 +20,32 @@ type badRequest struct {
 
 func (b *badRequest) Error() string { return b.why }
 
-func bad(why string) error { return &badRequest{http.StatusBadRequest, why} }
+func bad(why string) error { return &badRequest{statusBadRequest, why} }
 
-// field is a line of a head.
+// header is the fields of a head, in their order.
+type header []field
+
 type field struct{ name, value string }
 
-// head is a request's first line and fields, in their order.
+// head is a request's first line and fields.
 type head struct {
 	method, target string
 	minor          int // of HTTP/1.x
-	fields         []field
-	length         int64 // of the body; 0 for none, -1 for chunked
+	header
+	length int64 // of the body; 0 for none, or chunked
 }
 
-// readHead reads up to the empty line. It is stricter than net/http: nothing that two servers are known to read differently is
-// passed on. A line that ends in a bare LF (CVE-2022-32214 of Node's parser), a CR inside one, a folded line (CVE-2022-32215,
-// the same) and control characters are refused.
+// Lengths of a body that is not counted in bytes beforehand.
+const (
+	chunked  = -1
+	untilEnd = -2 // of the connection; responses only
+)
+
+// readHead reads up to the empty line. It is stricter than net/http: it refuses every form that two servers are known to read
+// differently. A line that ends in a bare LF (CVE-2022-32214 of Node's parser), a CR inside one, a folded line (CVE-2022-32215, the
+// same) and control characters are refused.
 func readHead(r *bufio.Reader, limit int) (*head, error) {
-	lines, err := readLines(r, limit)
+	lines, err := readLines(r, limit, endCRLF)
 	if err != nil {
 		return nil, err
 	}
@@ -49,7 +56,7 @@ func readHead(r *bufio.Reader, limit int) (*head, error) {
 	if err := h.requestLine(lines[0]); err != nil {
 		return nil, err
 	}
-	if h.fields, err = parseFields(lines[1:]); err != nil {
+	if h.header, err = parseFields(lines[1:]); err != nil {
 		return nil, err
 	}
 	return h, h.framing()
@@ -59,15 +66,15 @@ func readHead(r *bufio.Reader, limit int) (*head, error) {
 const maxFields = 500
 
 func tooLarge() error {
-	return &badRequest{http.StatusRequestHeaderFieldsTooLarge, "the head of the request is too large"}
+	return &badRequest{statusHeadTooLarge, "the head is too large"}
 }
 
 // readLines reads lines up to an empty one, without their ends. One empty line before them is passed over: some clients send it
 // after a body (RFC 9112, section 2.2).
-func readLines(r *bufio.Reader, limit int) ([]string, error) {
+func readLines(r *bufio.Reader, limit int, end string) ([]string, error) {
 	var lines []string
 	for first := true; ; first = false {
-		line, err := readLine(r, limit)
+		line, err := readLine(r, limit, end)
 		if err != nil {
 			return nil, err
 		}
@@ -83,33 +90,48 @@ func readLines(r *bufio.Reader, limit int) ([]string, error) {
 	}
 }
 
-func readLine(r *bufio.Reader, limit int) (string, error) {
-	var line []byte
-	for {
-		part, err := r.ReadSlice('\n')
-		if len(line)+len(part) > limit {
-			return "", tooLarge()
-		}
-		line = append(line, part...)
-		if errors.Is(err, bufio.ErrBufferFull) {
-			continue
-		}
-		if err != nil {
-			if errors.Is(err, io.EOF) && len(line) > 0 {
-				err = io.ErrUnexpectedEOF
-			}
-			return "", err
-		}
-		break
+// Ends of a line. Some servers, but no client, end the lines of a head with a bare LF; a head that is written anew does not.
+const (
+	endCRLF = "\r\n"
+	endLF   = "\n"
+)
+
+// readLine reads a line without its end.
+func readLine(r *bufio.Reader, limit int, end string) (string, error) {
+	line, err := readToLF(r, limit)
+	if err != nil {
+		return "", err
 	}
-	line, ok := bytes.CutSuffix(line, []byte("\r\n"))
-	if !ok {
+	whole := bytes.HasSuffix(line, []byte("\r"))
+	if !whole && end == endCRLF {
 		return "", bad("a line does not end with CR LF")
+	}
+	if whole {
+		line = line[:len(line)-1]
 	}
 	if bytes.ContainsFunc(line, func(c rune) bool { return c < ' ' && c != '\t' || c == 127 }) {
 		return "", bad("a line holds a control character")
 	}
 	return string(line), nil
+}
+
+func readToLF(r *bufio.Reader, limit int) ([]byte, error) {
+	var line []byte
+	for {
+		part, err := r.ReadSlice('\n')
+		if len(line)+len(part) > limit {
+			return nil, tooLarge()
+		}
+		line = append(line, part...)
+		switch {
+		case err == nil:
+			return line[:len(line)-1], nil
+		case errors.Is(err, io.EOF):
+			return nil, io.ErrUnexpectedEOF
+		case !errors.Is(err, bufio.ErrBufferFull):
+			return nil, err
+		}
+	}
 }
 
 func (h *head) requestLine(line string) error {
@@ -123,7 +145,7 @@ func (h *head) requestLine(line string) error {
 		h.minor = 1
 	case "HTTP/1.0":
 	default:
-		return &badRequest{http.StatusHTTPVersionNotSupported, "only HTTP/1.1 and HTTP/1.0 are spoken here"}
+		return &badRequest{statusVersion, "only HTTP/1.1 and HTTP/1.0 are spoken here"}
 	}
 	if strings.ContainsRune(h.target, '\t') {
 		return bad("the request line is not METHOD TARGET HTTP/1.x")
@@ -133,8 +155,8 @@ func (h *head) requestLine(line string) error {
 
 // parseFields splits lines into fields. A name ends right at its colon: with a space before that, some servers take it for
 // the same field and some do not (CVE-2019-16276 of Go, CVE-2019-16869 of Netty, CVE-2019-18678 of Squid).
-func parseFields(lines []string) ([]field, error) {
-	fields := make([]field, 0, len(lines))
+func parseFields(lines []string) (header, error) {
+	fields := make(header, 0, len(lines))
 	for _, line := range lines {
 		if line[0] == ' ' || line[0] == '\t' {
 			return nil, bad("a field is folded over several lines")
@@ -149,9 +171,9 @@ func parseFields(lines []string) ([]field, error) {
 }
 
 // values lists the values of all fields of a name.
-func (h *head) values(name string) []string {
+func (h header) values(name string) []string {
 	var found []string
-	for _, f := range h.fields {
+	for _, f := range h {
 		if strings.EqualFold(f.name, name) {
 			found = append(found, f.value)
 		}
@@ -159,13 +181,13 @@ func (h *head) values(name string) []string {
 	return found
 }
 
-// has says whether a comma-separated field lists a token.
-func (h *head) has(name, token string) bool {
+// has reports whether a comma-separated field lists a token.
+func (h header) has(name, token string) bool {
 	return httpguts.HeaderValuesContainsToken(h.values(name), token)
 }
 
-// framing finds out where the body ends. There is one way to say that, or the request is refused: two servers that disagree
-// on it let one request hide in another (request smuggling, CWE-444; CVE-2020-10108 and -10109 of Twisted).
+// framing sets the length of the body. It refuses a request that states it in more than one way: two servers that disagree on the length
+// let one request hide in another (request smuggling, CWE-444; CVE-2020-10108 and -10109 of Twisted).
 func (h *head) framing() error {
 	if len(h.values("Host")) > 1 {
 		return bad("there is more than one Host field")
@@ -177,7 +199,7 @@ func (h *head) framing() error {
 	case len(codings) > 1 || len(codings) == 1 && (!strings.EqualFold(codings[0], "chunked") || h.minor == 0):
 		return bad("the only transfer encoding is chunked, in HTTP/1.1")
 	case len(codings) == 1:
-		h.length = -1
+		h.length = chunked
 	case len(lengths) > 1:
 		return bad("there is more than one Content-Length field")
 	case len(lengths) == 1:
@@ -190,7 +212,7 @@ func (h *head) framing() error {
 	return nil
 }
 
-// keepAlive says whether the client wants to send another request.
+// keepAlive reports whether the client wants to send another request.
 func (h *head) keepAlive() bool {
 	if h.minor == 0 {
 		return h.has("Connection", "keep-alive") || h.has("Proxy-Connection", "keep-alive")
@@ -198,8 +220,8 @@ func (h *head) keepAlive() bool {
 	return !h.has("Connection", "close") && !h.has("Proxy-Connection", "close")
 }
 
-// upgrade is the protocol that the client wants to change to; "" for none. HTTP/2 it cannot have: requests inside it would
-// go to hosts that nobody has judged ("h2c smuggling", Bishop Fox 2020).
+// upgrade returns the protocol that the client asks to change to, or "". It never returns HTTP/2, because requests inside it could go to
+// hosts that nobody has judged ("h2c smuggling", Bishop Fox 2020).
 func (h *head) upgrade() string {
 	v := h.values("Upgrade")
 	if len(v) != 1 || !h.has("Connection", "Upgrade") || h.length != 0 || h.minor == 0 {
@@ -213,12 +235,12 @@ func (h *head) upgrade() string {
 	return v[0]
 }
 
-// hopByHop says whether a field concerns one connection alone, by its name or because Connection lists it (RFC 9110,
+// hopByHop reports whether a field concerns one connection alone, by its name or because Connection lists it (RFC 9110,
 // section 7.6.1). Those that we set ourselves are among them.
 func hopByHop(name string, connection []string) bool {
-	switch http.CanonicalHeaderKey(name) {
-	case "Host", "Content-Length", "Connection", "Proxy-Connection", "Keep-Alive", "Proxy-Authenticate",
-		"Proxy-Authorization", "Proxy-Authentication-Info", "Te", "Transfer-Encoding", "Upgrade", "Http2-Settings":
+	switch strings.ToLower(name) {
+	case "host", "content-length", "connection", "proxy-connection", "keep-alive", "proxy-authenticate",
+		"proxy-authorization", "proxy-authentication-info", "te", "transfer-encoding", "upgrade", "http2-settings":
 		return true
 	}
 	return slices.ContainsFunc(connection, func(v string) bool {

@@ -152,7 +152,7 @@ func nameList(b []byte) (string, bool) {
 	return string(name), true
 }
 
-// fields reads what TLS messages are made of. Once something is missing it is bad, and gives nothing any more.
+// fields reads the parts of TLS messages. After a part that is cut short bad is true, and every later part is empty.
 type fields struct {
 	b   []byte
 	bad bool
@@ -168,7 +168,7 @@ func (f *fields) take(n int) []byte {
 	return got
 }
 
-// vector reads a length of so many bytes, and what has that length.
+// vector reads a length of size bytes, and as many bytes as that says.
 func (f *fields) vector(size int) []byte {
 	n := 0
 	for _, c := range f.take(size) {
@@ -179,8 +179,7 @@ func (f *fields) vector(size int) []byte {
 
 // guardName is the prelude of a connection that was made for host. Where it begins with a ClientHello, nothing is sent
 // before that is complete and its server name is the host's: a server of many names would otherwise be asked for one that
-// is not allowed ("domain fronting"). Everything else is passed on as it comes, and nothing here holds up what the server
-// says.
+// is not allowed ("domain fronting"). Other bytes are passed on as they come. Bytes from the server never wait.
 //
 // What it cannot see is the name inside an encrypted ClientHello (ECH), the Host header inside TLS, and TLS that begins
 // later in a connection (STARTTLS).
@@ -202,7 +201,7 @@ func (s *server) guardName(host string, port int, src *bufio.Reader) prelude {
 	}
 }
 
-// readStart reads until it is known what the bytes are, or they end. tls and name are serverName's.
+// readStart reads until serverName can decide, or the input ends. name and tls are the results of serverName.
 func readStart(src io.Reader) (start []byte, name string, tls, err error) {
 	start = make([]byte, 0, 2<<10)
 	for {

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net/http"
 	"os"
 	"strings"
 	"time"
@@ -31,7 +30,7 @@ func (c *client) http(ctx context.Context) {
 			return
 		}
 		c.within(0)
-		if h.method == http.MethodConnect {
+		if h.method == "CONNECT" {
 			c.connectMethod(ctx, h)
 			return
 		}
@@ -41,13 +40,13 @@ func (c *client) http(ctx context.Context) {
 	}
 }
 
-// badHead answers what is no request; nothing that follows it can be understood.
+// badHead answers a malformed request and closes, because the start of the next request is unknown.
 func (c *client) badHead(ev Event, err error) {
 	var b *badRequest
 	switch {
 	case errors.As(err, &b):
 	case errors.Is(err, os.ErrDeadlineExceeded):
-		b = &badRequest{http.StatusRequestTimeout, "the head of the request did not arrive in time"}
+		b = &badRequest{statusTimeout, "the head of the request did not arrive in time"}
 	default:
 		return
 	}
@@ -74,7 +73,7 @@ func (c *client) connectMethod(ctx context.Context, h *head) {
 	}
 	if _, err := io.WriteString(c.conn, "HTTP/1.1 200 Connection established\r\n\r\n"); err != nil {
 		shut(out)
-		c.notes.end(ev, Failed, "the program closed the connection")
+		c.events.end(ev, Failed, "the program closed the connection")
 		return
 	}
 	c.tunnel(ctx, ev, out)
@@ -82,25 +81,22 @@ func (c *client) connectMethod(ctx context.Context, h *head) {
 
 // refuse answers with an error and closes the connection.
 func (c *client) refuse(ev Event, h *head, err error) {
-	c.answer(h, err, true)
-	verdict, reason := verdictOf(err)
-	if _, ok := errors.AsType[*badRequest](err); ok {
-		verdict = Refused
-	}
-	c.goodbye()
-	c.notes.end(ev, verdict, reason)
+	c.events.answered(ev, err, func() {
+		c.answer(h, err, true)
+		c.closeAfterAnswer()
+	})
 }
 
 // answer sends an error.
 func (c *client) answer(h *head, err error, last bool) {
-	_, _ = io.WriteString(c.conn, plainAnswer(statusOf(err), err.Error()+"\n", last, h.method == http.MethodHead))
+	_, _ = io.WriteString(c.conn, plainAnswer(statusOf(err), err.Error()+"\n", last, h.method == "HEAD"))
 }
 
 // plainAnswer writes a whole response.
 func plainAnswer(status int, text string, last, headOnly bool) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "HTTP/1.1 %d %s\r\nContent-Type: text/plain; charset=utf-8\r\nX-Content-Type-Options: nosniff\r\nContent-Length: %d\r\n",
-		status, http.StatusText(status), len(text))
+		status, statusText(status), len(text))
 	if last {
 		b.WriteString("Connection: close\r\n")
 	}
@@ -111,6 +107,26 @@ func plainAnswer(status int, text string, last, headOnly bool) string {
 	return b.String()
 }
 
+// Statuses of answers that are the relay's own.
+const (
+	statusBadRequest   = 400
+	statusForbidden    = 403
+	statusTimeout      = 408
+	statusExpectation  = 417
+	statusHeadTooLarge = 431
+	statusBadGateway   = 502
+	statusUnavailable  = 503
+	statusVersion      = 505
+)
+
+func statusText(status int) string {
+	return map[int]string{
+		statusBadRequest: "Bad Request", statusForbidden: "Forbidden", statusTimeout: "Request Timeout",
+		statusExpectation: "Expectation Failed", statusHeadTooLarge: "Request Header Fields Too Large",
+		statusBadGateway: "Bad Gateway", statusUnavailable: "Service Unavailable", statusVersion: "HTTP Version Not Supported",
+	}[status]
+}
+
 func statusOf(err error) int {
 	var b *badRequest
 	var no *refusal
@@ -119,52 +135,42 @@ func statusOf(err error) int {
 	case errors.As(err, &b):
 		return b.status
 	case errors.As(err, &no):
-		return http.StatusForbidden
+		return statusForbidden
 	case errors.As(err, &f) && f.why == causeBusy:
-		return http.StatusServiceUnavailable
+		return statusUnavailable
 	}
-	return http.StatusBadGateway
+	return statusBadGateway
 }
 
 // upstream is a connection to the server of the last request. It belongs to one client's connection and serves nobody
 // else's, so what a server ties to a connection (as NTLM does) stays with the program that made it.
 type upstream struct {
 	stream
-	in       *meter
-	r        *bufio.Reader // of in
+	r        *bufio.Reader // of stream
 	decision netpolicy.Decision
-	used     bool // it has served a request
+	proxy    *netpolicy.Proxy // not nil: the connection ends there, and each request says for which host it is
+	used     bool             // it has served a request
 }
 
-// meter bounds how much of a server's response head is read.
-type meter struct {
-	io.Reader
-	left int64
-}
-
-func (m *meter) Read(p []byte) (int, error) {
-	if m.left <= 0 {
-		return 0, errors.New("the head of the response is too large")
-	}
-	n, err := m.Reader.Read(p)
-	m.left -= int64(n)
-	return n, err
-}
-
-// reach gives a connection to a request's server: the last one, if that is to the same host and still there. The rules are asked
-// about each request.
-func (c *client) reach(ctx context.Context, t target) (netpolicy.Decision, error) {
+// reach gives a connection to a request's server: the last one, if that is to the same host and still there. The rules are asked about
+// each request. An HTTP proxy gets the request itself, because most let no tunnel to port 80 be made; a request to change the protocol
+// does need a tunnel.
+func (c *client) reach(ctx context.Context, t target, upgrade bool) (netpolicy.Decision, error) {
 	d := c.judge.Name(t.host, t.port)
-	if c.up != nil && d.Allow && c.up.decision.Host == d.Host && c.up.decision.Port == d.Port && c.up.fresh() {
-		return d, nil
+	proxy := c.judge.Proxy(c.cfg.Upstream, d, true)
+	plain := proxy != nil && proxy.Scheme == netpolicy.ProxyHTTP && !upgrade
+	if c.up != nil && d.Allow && c.up.decision.Host == d.Host && c.up.decision.Port == d.Port && (c.up.proxy != nil) == plain && c.up.fresh() {
+		return c.up.decision, nil
 	}
 	c.dropUpstream()
-	out, d, err := c.connect(ctx, t.host, t.port)
+	out, d, err := c.connectBy(ctx, d, proxy, plain)
 	if err != nil {
 		return d, err
 	}
-	in := &meter{Reader: out}
-	c.up = &upstream{stream: out, in: in, r: bufio.NewReaderSize(in, readAhead), decision: d}
+	c.up = &upstream{stream: out, r: bufio.NewReaderSize(out, readAhead), decision: d}
+	if plain {
+		c.up.proxy = proxy
+	}
 	return d, nil
 }
 
@@ -175,7 +181,7 @@ func (c *client) dropUpstream() {
 	}
 }
 
-// fresh says whether a kept connection has neither ended nor anything to say, which would be no answer to us.
+// fresh reports whether a kept connection is open and has no bytes to read. Such bytes would belong to no request.
 func (u *upstream) fresh() bool {
 	if u.r.Buffered() > 0 {
 		return false

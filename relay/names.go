@@ -13,8 +13,8 @@ const (
 	maxNames     = 255 * perNet
 )
 
-// names gives each host name that was asked for an address of the sandbox's own loopback, and keeps it for as long as the
-// sandbox lives: a program may hold on to what it has resolved.
+// names maps each host name to an address of the sandbox's own loopback. A mapping lasts as long as the sandbox, because programs cache
+// what they resolve.
 type names struct {
 	mu    sync.Mutex
 	limit int
@@ -26,7 +26,7 @@ func newNames(limit int) *names {
 	return &names{limit: min(limit, maxNames), index: map[string]int{}}
 }
 
-// address is a host's. It is false when the pool is used up.
+// address returns the address of a host. It returns false when the pool is used up.
 func (n *names) address(host string) (netip.Addr, bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -41,7 +41,7 @@ func (n *names) address(host string) (netip.Addr, bool) {
 	return netip.AddrFrom4([4]byte{poolA, poolB, byte(i / perNet), byte(1 + i%perNet)}), true
 }
 
-// host is whose an address is.
+// host returns the name that an address stands for.
 func (n *names) host(a netip.Addr) (string, bool) {
 	if a = a.Unmap(); !a.Is4() {
 		return "", false

@@ -8,8 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A program that sends much with little work of its own must not have the relay work without an end. It is never told to go
-// slower: nothing is read from it, or accepted, for a while.
+// A program must not make the relay use much processor time with little of its own. The relay slows it down by not reading from it, and
+// not accepting, for a while.
 const (
 	refusalRate  = 50  // what was refused or has failed, in a second
 	refusalBurst = 200 // at once: a package manager that looks for what is not there
@@ -17,7 +17,7 @@ const (
 	workBurst    = time.Second
 )
 
-// brake makes those wait whose requests are refused, or fail: all of a sandbox together.
+// brake limits the rate of refused and failed requests, for all connections of the sandbox together.
 type brake struct {
 	off    bool // for fuzzers
 	mu     sync.Mutex
@@ -25,7 +25,7 @@ type brake struct {
 	last   time.Time
 }
 
-// wait is called when the answer has been given. Whoever waits takes part in the rate for what comes after.
+// wait delays the caller after an answer. Its cost counts against the rate of later calls.
 func (b *brake) wait(ctx context.Context, cost float64) {
 	if b.off {
 		return

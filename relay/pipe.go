@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// drain is for how long what a peer has sent before it went away is still passed on.
+// drain is how long bytes of a peer that has closed are still passed on.
 const drain = time.Second
 
 // stream is a connection whose directions end one by one: *net.TCPConn and *net.UnixConn.
@@ -36,8 +36,8 @@ type pair struct {
 	once    sync.Once
 }
 
-// prelude is what one direction begins with: bytes that were read already, or must be looked at before they are sent.
-// It gives the number of bytes it sent. A *refusal resets both connections.
+// prelude sends the first bytes of one direction: those in a buffer, or those that must be checked before they are sent.
+// It returns the number of bytes that it sent. A *refusal resets both connections.
 type prelude func(dst io.Writer) (int64, error)
 
 // join copies between two connections until both directions have ended, closes them, and gives the bytes that went out
@@ -120,7 +120,7 @@ func isTCP(c net.Conn) bool {
 	return ok
 }
 
-// dead says whether a connection is over in both directions: by a reset, unless we have closed ours.
+// dead reports whether both directions of a connection have ended: by a reset, unless the relay has closed its own.
 func dead(c net.Conn) bool {
 	is := false
 	if raw, err := rawConn(c); err == nil {
@@ -148,7 +148,7 @@ func hungUp(fd uintptr) bool { return polled(fd, 0) }
 
 func readable(fd uintptr) bool { return polled(fd, unix.POLLIN) }
 
-// polled says whether there is one of these events, an error, or the end of both directions.
+// polled reports whether there is one of these events, an error, or the end of both directions.
 func polled(fd uintptr, events int16) bool {
 	p := []unix.PollFd{{Fd: int32(fd), Events: events}}
 	n, err := unix.Poll(p, 0)

@@ -9,12 +9,12 @@ import (
 )
 
 const (
-	maxBusy   = 64              // clients that are being told to come back later
-	farewell  = time.Second     // for how long a client may take to hear a last answer
-	maxUnread = 256 << 10       // bytes that it may still be sending while it does
-	readAhead = 4 << 10         // per connection; a head is gathered elsewhere
-	socks5    = 5               // the first byte of RFC 1928; 4 is SOCKS 4, and HTTP begins with a letter
-	longAgo   = 1 * time.Second // after the epoch: a deadline that is over
+	maxBusy      = 64              // clients that get a 503 at once
+	closeTimeout = time.Second     // for a client to read the last answer
+	maxUnread    = 256 << 10       // bytes that it may still be sending while it does
+	readAhead    = 4 << 10         // per connection; a head is gathered elsewhere
+	socks5       = 5               // the first byte of RFC 1928; 4 is SOCKS 4, and HTTP begins with a letter
+	longAgo      = 1 * time.Second // after the epoch: a deadline that is over
 )
 
 // client is a connection to the proxy's port.
@@ -25,7 +25,7 @@ type client struct {
 	up   *upstream     // of the last request, where it can be used again
 }
 
-// proxy speaks HTTP or SOCKS5, whichever the first byte says.
+// proxy serves HTTP or SOCKS5; the first byte decides.
 func (s *server) proxy(ctx context.Context, conn *net.TCPConn) {
 	c := &client{server: s, conn: conn, r: bufio.NewReaderSize(conn, readAhead)}
 	defer shut(conn)
@@ -43,7 +43,7 @@ func (s *server) proxy(ctx context.Context, conn *net.TCPConn) {
 	}
 }
 
-// within bounds how long the next reads may take; 0 is for ever.
+// within sets the deadline of the next reads; 0 is no deadline.
 func (c *client) within(d time.Duration) {
 	var t time.Time
 	if d > 0 {
@@ -52,24 +52,24 @@ func (c *client) within(d time.Duration) {
 	_ = c.conn.SetReadDeadline(t) // it fails only where the reads will too
 }
 
-// tunnel joins the client with a host: what CONNECT and SOCKS come to.
+// tunnel copies between the client and a host, after CONNECT or a SOCKS request.
 func (c *client) tunnel(ctx context.Context, ev Event, out stream) {
 	c.within(0)
 	sent, got, err := join(ctx, c.conn, out, c.guardName(ev.Host, ev.Port, c.r), nil)
 	ev.Up, ev.Down = sent, got
-	c.notes.endWith(ev, err)
+	c.events.endWith(ev, err)
 }
 
-// goodbye closes a connection so that the last answer arrives: one that is closed with bytes unread is reset, and a reset
-// can overtake the answer (RFC 9112, section 9.6).
-func (c *client) goodbye() {
+// closeAfterAnswer closes a connection so that the client can read the last answer: one that is closed with bytes unread is reset, and a
+// reset can overtake the answer (RFC 9112, section 9.6).
+func (c *client) closeAfterAnswer() {
 	_ = c.conn.CloseWrite()
-	c.within(farewell)
+	c.within(closeTimeout)
 	_, _ = io.CopyN(io.Discard, c.conn, maxUnread)
 	shut(c.conn)
 }
 
-// tooBusy tells a client of the proxy that there are too many of them; if too many have to be told, they are cut off.
+// tooBusy answers a client of the proxy with 503. If too many clients wait for that answer, it resets the connection.
 func (s *server) tooBusy(ctx context.Context, conn *net.TCPConn) bool {
 	select {
 	case s.busy <- struct{}{}:
@@ -77,16 +77,16 @@ func (s *server) tooBusy(ctx context.Context, conn *net.TCPConn) bool {
 		reset(conn)
 		return false
 	}
-	s.told.Go(func() {
+	s.busyReplies.Go(func() {
 		defer func() { <-s.busy }()
 		stop := context.AfterFunc(ctx, func() { reset(conn) })
 		defer stop()
 		c := &client{server: s, conn: conn}
 		ev := Event{Time: time.Now(), Kind: "http"}
-		_ = conn.SetWriteDeadline(time.Now().Add(farewell))
+		_ = conn.SetWriteDeadline(time.Now().Add(closeTimeout))
 		_, _ = io.WriteString(conn, plainAnswer(503, "too many connections are open, try again\n", true, false))
-		c.goodbye()
-		s.notes.end(ev, Failed, "too many connections are open")
+		c.closeAfterAnswer()
+		s.events.end(ev, Failed, "too many connections are open")
 	})
 	return false
 }

@@ -1,14 +1,14 @@
-// Package relay is what stands in a sandbox's doorway: one process for each sandbox with a network, outside of it. It is
-// given listening sockets that were made inside the sandbox's empty network namespace, accepts on them, asks netpolicy,
-// dials outside and copies. It never enters the sandbox, and nothing inside can reach anything of it but those sockets.
+// Package relay forwards ports and proxies hosts for one sandbox. It runs in a process of its own outside the sandbox. The launcher
+// gives it listening sockets that were made in the sandbox's empty network namespace. The relay accepts connections there, asks
+// netpolicy, dials outside and copies. It never enters the sandbox, and a program can reach nothing of it but those sockets.
 //
 //	inside                          the relay, outside
 //	program ── 127.0.0.1:9000 ─── forward ─────────────────────────────────── 127.0.0.1:9001, or a Unix socket
 //	        ── 127.0.0.1:PORT ─── proxy: HTTP, CONNECT, SOCKS5 ── netpolicy ── the host that was asked for
-//	        ── 127.0.0.53:53 ──── dns: 127.77.x.y for allowed names, never asks anybody
+//	        ── 127.0.0.53:53 ──── dns: 127.77.x.y for allowed names, sends no query
 //	        ── 127.77.x.y:443 ─── direct: which name is 127.77.x.y? ─ netpolicy ── that host
 //
-// Whatever comes from inside is hostile. Whoever answers outside is not trusted either, but was asked for.
+// All bytes from inside are hostile. Servers outside are not trusted either, but the policy allows them.
 package relay
 
 import (
@@ -47,12 +47,15 @@ type Listener struct {
 	At map[netip.Addr]Listener `json:"at,omitempty"`
 }
 
-// Config is all that a relay needs to know. What is left zero gets its default.
+// Config configures a relay. A field that is zero has its default.
 type Config struct {
 	Sandbox   string           `json:"sandbox"`
 	Policy    netpolicy.Policy `json:"policy"`
 	Listeners []Listener       `json:"listeners"`
 	Limits    Limits           `json:"limits"`
+
+	// Upstream has passwords in it: it goes through a pipe, and is written nowhere.
+	Upstream *netpolicy.Upstream `json:"upstream,omitempty"`
 
 	// The rest is for tests.
 
@@ -62,14 +65,15 @@ type Config struct {
 	Own     func() ([]netip.Addr, error)                                      `json:"-"` // default: of net.InterfaceAddrs
 }
 
-// Judge is what netpolicy.Rules are to the relay.
+// Judge decides on connections. netpolicy.Rules implements it.
 type Judge interface {
 	Name(host string, port int) netpolicy.Decision
 	Address(d netpolicy.Decision, addr netip.Addr, own []netip.Addr) netpolicy.Decision
 	Known(host string) bool
+	Proxy(u *netpolicy.Upstream, d netpolicy.Decision, plainHTTP bool) *netpolicy.Proxy
 }
 
-// Limits bound what a program can make the relay hold. There is none for how long a connection may be open or idle.
+// Limits bound the resources that a program can make the relay use. A tunnel may be open or idle without a bound.
 type Limits struct {
 	Conns  int           `json:"conns"`  // connections from inside at once, default 1024; fewer where RLIMIT_NOFILE is low
 	Dials  int           `json:"dials"`  // hosts being resolved and dialed at once, default 64; further ones wait
@@ -120,47 +124,47 @@ func orElse[T int | time.Duration](v, otherwise T) T {
 
 // server is a running relay.
 type server struct {
-	cfg      Config
-	lim      Limits
-	judge    Judge
-	slots    chan struct{} // one for each connection from inside
-	dials    chan struct{} // one for each dial
-	busy     chan struct{} // one for each client that is being told to come back later
-	names    *names
-	own      ownAddresses
-	refusals refusals
-	queries  brake // of refused DNS queries
-	pace     pacer
-	told     sync.WaitGroup // those that are told that it is busy
-	notes    notes
-	rest     *time.Timer // until tidy
-	pool     sync.Pool   // of *[]byte, copyBuffer long
+	cfg         Config
+	lim         Limits
+	judge       Judge
+	slots       chan struct{} // one for each connection from inside
+	dials       chan struct{} // one for each dial
+	busy        chan struct{} // one for each client that gets a 503
+	names       *names
+	own         ownAddresses
+	refusals    refusals
+	queries     brake // of refused DNS queries
+	pace        pacer
+	busyReplies sync.WaitGroup // goroutines that answer 503
+	events      eventSink
+	rest        *time.Timer // until tidy
+	pool        sync.Pool   // of *[]byte, copyBuffer long
 }
 
-// copyBuffer is how much a body is copied by, where the kernel cannot do it alone.
+// copyBuffer is the size in bytes of a buffer for bodies that splice(2) cannot copy.
 const copyBuffer = 32 << 10
 
-// Serve is the relay. It runs until ctx ends or nothing listens any more, and leaves no connection, descriptor or
-// goroutine behind. It takes the files over: files[i] is what cfg.Listeners[i] says, and is closed. note is told of what
-// has happened, by one goroutine at a time; while it does not return, connections wait.
+// Serve runs the relay until ctx ends or all listeners have failed. It leaves no connection, descriptor or goroutine behind. It closes
+// the files: files[i] is the socket of cfg.Listeners[i]. It calls note for each event, from one goroutine at a time; connections wait
+// until note returns.
 func Serve(ctx context.Context, cfg Config, files []*os.File, note func(Event)) error {
-	doors, err := open(cfg.Listeners, files)
+	listening, err := open(cfg.Listeners, files)
 	if err != nil {
 		return err
 	}
-	defer doors.close()
+	defer listening.close()
 	s, err := newServer(cfg, note)
 	if err != nil {
 		return err
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	s.notes.ctx = ctx
-	stop := context.AfterFunc(ctx, doors.close)
+	s.events.ctx = ctx
+	stop := context.AfterFunc(ctx, listening.close)
 	defer stop()
 	var wg sync.WaitGroup
-	errs := make([]error, len(doors))
-	for i, d := range doors {
+	errs := make([]error, len(listening))
+	for i, d := range listening {
 		wg.Go(func() {
 			if err := s.serve(ctx, d); err != nil {
 				errs[i] = fmt.Errorf("serve %s of port %d: %w", d.Kind, d.Port, err)
@@ -168,7 +172,7 @@ func Serve(ctx context.Context, cfg Config, files []*os.File, note func(Event)) 
 		})
 	}
 	wg.Wait()
-	s.told.Wait()
+	s.busyReplies.Wait()
 	s.rest.Stop()
 	return errors.Join(errs...)
 }
@@ -194,8 +198,8 @@ func newServer(cfg Config, note func(Event)) (*server, error) {
 	if note == nil {
 		note = func(Event) {}
 	}
-	s.notes.note, s.notes.ctx = note, context.Background()
-	s.notes.brake.off, s.queries.off = s.lim.unbraked, s.lim.unbraked
+	s.events.note, s.events.ctx = note, context.Background()
+	s.events.brake.off, s.queries.off = s.lim.unbraked, s.lim.unbraked
 	s.pace = pacer{share: s.lim.CPU, used: processorTime}
 	s.slots = make(chan struct{}, s.lim.Conns)
 	s.dials = make(chan struct{}, s.lim.Dials)
@@ -206,17 +210,17 @@ func newServer(cfg Config, note func(Event)) (*server, error) {
 	return s, nil
 }
 
-// door is an inherited socket: one of the two is nil.
-type door struct {
+// listenSocket is an inherited socket. Exactly one of tcp and udp is set.
+type listenSocket struct {
 	Listener
 	tcp *net.TCPListener
 	udp *net.UDPConn
 }
 
-type doorList []door
+type listenSockets []listenSocket
 
-// open makes listeners of the descriptors, which it closes: the listeners have duplicates.
-func open(listeners []Listener, files []*os.File) (doorList, error) {
+// open makes listeners from the files, and closes the files because the listeners hold duplicates.
+func open(listeners []Listener, files []*os.File) (listenSockets, error) {
 	defer func() {
 		for _, f := range files {
 			f.Close()
@@ -225,20 +229,20 @@ func open(listeners []Listener, files []*os.File) (doorList, error) {
 	if len(listeners) != len(files) {
 		return nil, fmt.Errorf("open listeners: %d of them, but %d descriptors", len(listeners), len(files))
 	}
-	var doors doorList
+	var listening listenSockets
 	for i, l := range listeners {
 		d, err := openOne(l, files[i])
 		if err != nil {
-			doors.close()
+			listening.close()
 			return nil, fmt.Errorf("open listener %d, %s of port %d: %w", i, l.Kind, l.Port, err)
 		}
-		doors = append(doors, d)
+		listening = append(listening, d)
 	}
-	return doors, nil
+	return listening, nil
 }
 
-func openOne(l Listener, f *os.File) (door, error) {
-	d := door{Listener: l}
+func openOne(l Listener, f *os.File) (listenSocket, error) {
+	d := listenSocket{Listener: l}
 	switch l.Kind {
 	case DNS:
 		c, err := net.FilePacketConn(f)
@@ -266,7 +270,7 @@ func openOne(l Listener, f *os.File) (door, error) {
 	return d, nil
 }
 
-func (ds doorList) close() {
+func (ds listenSockets) close() {
 	for _, d := range ds {
 		if d.tcp != nil {
 			shut(d.tcp)
@@ -276,7 +280,7 @@ func (ds doorList) close() {
 	}
 }
 
-func (s *server) serve(ctx context.Context, d door) error {
+func (s *server) serve(ctx context.Context, d listenSocket) error {
 	switch d.Kind {
 	case Forward:
 		f := newForward(d.Listener)

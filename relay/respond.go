@@ -1,68 +1,165 @@
 package relay
 
 import (
-	"fmt"
-	"io"
-	"maps"
-	"net/http"
+	"bufio"
+	"errors"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 )
 
-// settle is for how long an answer waits for the body to be known as sent: an instant, where the server has read it all.
-const settle = 10 * time.Millisecond
+// uploadGrace is how long a response waits for the end of the request's body. It is short: a server that has read the body has it already.
+const uploadGrace = 10 * time.Millisecond
+
+// Statuses that a response's framing depends on.
+const (
+	statusContinue    = 100
+	statusSwitching   = 101
+	statusNoContent   = 204
+	statusNotModified = 304
+)
+
+// response is a response's head.
+type response struct {
+	status int
+	line   string // the status and the reason, as the server wrote them
+	minor  int    // of HTTP/1.x
+	header
+	length   int64  // of the body; 0 for none, chunked or untilEnd
+	declared string // Content-Length; in an answer to HEAD it is not the length of the body. "" if there is none
+	last     bool   // the server's connection cannot be used again
+}
+
+// readResponse reads the head of a response. It accepts a bare LF at the end of a line and folded fields, because some servers write
+// these and the relay writes the head anew. An ambiguous length of the body is an error.
+func readResponse(r *bufio.Reader, limit int, method string) (*response, error) {
+	lines, err := readLines(r, limit, endLF)
+	if err != nil {
+		return nil, err
+	}
+	if len(lines) == 0 {
+		return nil, errors.New("it is empty")
+	}
+	resp := &response{}
+	if err := resp.statusLine(lines[0]); err != nil {
+		return nil, err
+	}
+	if resp.header, err = parseFields(unfold(lines[1:])); err != nil {
+		return nil, err
+	}
+	resp.last = resp.has("Connection", "close") || resp.minor == 0 && !resp.has("Connection", "keep-alive")
+	return resp, resp.framing(method)
+}
+
+func (r *response) statusLine(line string) error {
+	version, status, _ := strings.Cut(line, " ")
+	r.line = strings.TrimLeft(status, " ")
+	code, _, _ := strings.Cut(r.line, " ")
+	n, err := strconv.ParseUint(code, 10, 16)
+	if err != nil || len(code) != 3 || n < statusContinue || version != "HTTP/1.1" && version != "HTTP/1.0" {
+		return errors.New("the first line is not HTTP/1.x STATUS")
+	}
+	r.status = int(n)
+	if version == "HTTP/1.1" {
+		r.minor = 1
+	}
+	return nil
+}
+
+// unfold joins the lines of folded fields (RFC 9112, section 5.2).
+func unfold(lines []string) []string {
+	var whole []string
+	for _, line := range lines {
+		if n := len(whole); n > 0 && (line[0] == ' ' || line[0] == '\t') {
+			whole[n-1] += " " + strings.TrimLeft(line, " \t")
+		} else {
+			whole = append(whole, line)
+		}
+	}
+	return whole
+}
+
+// framing finds out where the body ends (RFC 9112, section 6.3).
+func (r *response) framing(method string) error {
+	codings, lengths := r.values("Transfer-Encoding"), slices.Compact(r.values("Content-Length"))
+	var n uint64
+	if len(lengths) > 0 {
+		var err error
+		if n, err = strconv.ParseUint(lengths[0], 10, 63); err != nil || len(lengths) > 1 {
+			return errors.New("Content-Length is not one number")
+		}
+		r.declared = strconv.FormatUint(n, 10)
+	}
+	switch {
+	case method == "HEAD" || r.status < 200 || r.status == statusNoContent || r.status == statusNotModified:
+	case len(codings) > 0 && r.minor > 0:
+		if len(codings) > 1 || !strings.EqualFold(codings[0], "chunked") {
+			return errors.New("the only transfer encoding is chunked")
+		}
+		r.length = chunked
+		r.last = r.last || r.declared != "" // the server states two lengths, so what follows the body is in doubt
+	case r.declared != "":
+		r.length = int64(n)
+	default:
+		r.length, r.last = untilEnd, true
+	}
+	return nil
+}
+
+// write writes the head anew, without the fields of the server's connection, and with ours.
+func (r *response) write(ours string) string {
+	var b strings.Builder
+	b.WriteString("HTTP/1.1 " + r.line + "\r\n")
+	connection := r.values("Connection")
+	for _, f := range r.header {
+		if !hopByHop(f.name, connection) {
+			b.WriteString(f.name + ": " + f.value + "\r\n")
+		}
+	}
+	b.WriteString(ours + "\r\n")
+	return b.String()
+}
 
 // respond sends the final response. keep says whether the client's connection can be used again; the server's is dropped where it
 // cannot.
-func (x *exchange) respond(resp *http.Response) (keep bool, err error) {
-	empty := x.head.method == http.MethodHead || resp.StatusCode == http.StatusNoContent || resp.StatusCode == http.StatusNotModified
-	unknown := !empty && resp.ContentLength < 0
-	chunked := unknown && x.head.minor > 0
-	sent := x.whole(settle)
-	keep = x.head.keepAlive() && sent && (chunked || !unknown)
+func (x *exchange) respond(resp *response) (keep bool, err error) {
+	known := resp.length >= 0
+	chunks := !known && x.head.minor > 0
+	sent := x.uploadedWithin(uploadGrace)
+	keep = x.head.keepAlive() && sent && (chunks || known)
 
-	start := []byte(responseHead(resp, resp.Trailer, x.framing(resp, empty, chunked, keep)))
-	left := resp.ContentLength
-	if !empty && !unknown { // what is here of the body goes with the head
-		ahead, _ := x.up.r.Peek(int(min(int64(x.up.r.Buffered()), left)))
-		start = append(start, ahead...)
-		_, _ = x.up.r.Discard(len(ahead)) // it was just there
-		left -= int64(len(ahead))
+	start := []byte(resp.write(x.framing(resp, chunks, keep)))
+	b := body{length: resp.length, r: x.up.r, src: x.up.stream, dst: x.conn, chunks: chunks, count: &x.got}
+	ahead := 0
+	if known { // what is here of the body goes with the head
+		part, _ := x.up.r.Peek(int(min(int64(x.up.r.Buffered()), resp.length)))
+		start, ahead = append(start, part...), len(part)
+		b.length -= int64(ahead)
+		_, _ = x.up.r.Discard(ahead) // Peek has returned them
 	}
 	x.out.Lock()
 	x.begun = true
 	_, err = x.conn.Write(start)
 	x.out.Unlock()
-	switch {
-	case err != nil || empty:
-	case !unknown:
-		x.got, err = copyBody(x.conn, x.up.r, x.up.stream, left)
-		x.got += resp.ContentLength - left
-	case chunked:
-		err = x.respondChunks(resp)
-	default:
-		err = x.pass(resp.Body, func(b []byte) []byte { return b })
+	if err == nil {
+		x.got = int64(ahead)
+		err = b.copy(&x.pool)
 	}
-	if err != nil || resp.Close || !sent {
+	if err != nil || resp.last || !sent {
 		x.dropUpstream()
 	}
 	return keep, err
 }
 
 // framing writes the fields that say where the response ends.
-func (x *exchange) framing(resp *http.Response, empty, chunked, keep bool) string {
+func (x *exchange) framing(resp *response, chunks, keep bool) string {
 	var b strings.Builder
-	length := resp.Header.Get("Content-Length")
-	if !empty && resp.ContentLength >= 0 {
-		length = strconv.FormatInt(resp.ContentLength, 10)
-	}
 	switch {
-	case chunked:
+	case chunks:
 		b.WriteString("Transfer-Encoding: chunked\r\n")
-	case length != "" && resp.StatusCode != http.StatusNoContent:
-		b.WriteString("Content-Length: " + length + "\r\n")
+	case resp.length >= 0 && resp.declared != "" && resp.status != statusNoContent:
+		b.WriteString("Content-Length: " + resp.declared + "\r\n")
 	}
 	switch {
 	case !keep:
@@ -71,60 +168,4 @@ func (x *exchange) framing(resp *http.Response, empty, chunked, keep bool) strin
 		b.WriteString("Connection: keep-alive\r\n")
 	}
 	return b.String()
-}
-
-// responseHead writes a response's first line and fields, but for those of the server's connection, and ours.
-func responseHead(resp *http.Response, trailer http.Header, ours string) string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "HTTP/1.1 %s\r\n", resp.Status)
-	connection := resp.Header.Values("Connection")
-	leave := map[string]bool{}
-	for name := range resp.Header {
-		leave[name] = hopByHop(name, connection)
-	}
-	_ = resp.Header.WriteSubset(&b, leave) // a Builder takes everything
-	if len(trailer) > 0 {
-		b.WriteString("Trailer: " + strings.Join(slices.Sorted(maps.Keys(trailer)), ", ") + "\r\n")
-	}
-	b.WriteString(ours + "\r\n")
-	return b.String()
-}
-
-// respondChunks sends a body whose length nobody knows yet.
-func (x *exchange) respondChunks(resp *http.Response) error {
-	err := x.pass(resp.Body, func(b []byte) []byte {
-		size := strconv.FormatInt(int64(len(b)), 16) + "\r\n"
-		return slices.Concat([]byte(size), b, []byte("\r\n"))
-	})
-	if err != nil {
-		return err
-	}
-	var b strings.Builder
-	b.WriteString("0\r\n")
-	_ = resp.Trailer.Write(&b) // a Builder takes everything
-	b.WriteString("\r\n")
-	_, err = io.WriteString(x.conn, b.String())
-	return err
-}
-
-// pass sends each piece of a body when it comes (server-sent events wait for nothing).
-func (x *exchange) pass(body io.Reader, frame func([]byte) []byte) error {
-	buf, _ := x.pool.Get().(*[]byte)
-	defer x.pool.Put(buf)
-	for {
-		n, err := body.Read(*buf)
-		if n > 0 {
-			x.got += int64(n)
-			if _, werr := x.conn.Write(frame((*buf)[:n])); werr != nil {
-				return werr
-			}
-		}
-		switch err {
-		case nil:
-		case io.EOF:
-			return nil
-		default:
-			return err
-		}
-	}
 }

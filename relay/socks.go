@@ -32,23 +32,24 @@ func (c *client) socks(ctx context.Context) {
 	ev := Event{Time: time.Now(), Kind: "socks"}
 	if ok, err := c.greet(); !ok {
 		if err == nil {
-			c.notes.end(ev, Refused, "SOCKS5 without a password is the only method here")
+			c.events.end(ev, Refused, "SOCKS5 without a password is the only method here")
 		}
 		return
 	}
 	host, port, reply := c.socksRequest()
 	if reply != socksGranted {
 		c.socksReply(reply)
-		c.goodbye()
-		c.notes.end(ev, Refused, "it is no SOCKS5 CONNECT to a name or address")
+		c.closeAfterAnswer()
+		c.events.end(ev, Refused, "it is no SOCKS5 CONNECT to a name or address")
 		return
 	}
 	out, d, err := c.connect(ctx, host, port)
 	ev.decided(d)
 	if err != nil {
-		c.socksReply(socksCode(err))
-		c.goodbye()
-		c.notes.endWith(ev, err)
+		c.events.answered(ev, err, func() {
+			c.socksReply(socksCode(err))
+			c.closeAfterAnswer()
+		})
 		return
 	}
 	c.socksReply(socksGranted)
@@ -68,14 +69,14 @@ func (c *client) greet() (bool, error) {
 	}
 	if strings.IndexByte(string(methods), socksNoAuth) < 0 {
 		_, _ = c.conn.Write([]byte{socks5, socksNoMethod})
-		c.goodbye()
+		c.closeAfterAnswer()
 		return false, nil
 	}
 	_, err := c.conn.Write([]byte{socks5, socksNoAuth})
 	return err == nil, err
 }
 
-// socksRequest reads what is asked for. The reply is not socksGranted where that cannot be done.
+// socksRequest reads the request. The reply is socksGranted, or the code to refuse the request with.
 func (c *client) socksRequest() (host string, port int, reply byte) {
 	var head [4]byte
 	if _, err := io.ReadFull(c.r, head[:]); err != nil || head[0] != socks5 || head[2] != 0 {

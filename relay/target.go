@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// target is what a request is for.
+// target is the host, port and path of a request.
 type target struct {
 	host string // as it was written; only the judge's form of it is ever used
 	port int

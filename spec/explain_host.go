@@ -57,6 +57,14 @@ func (a *Answer) judge(p *Policy, plan *Plan, host string, port int) error {
 	if !d.Allow {
 		return nil
 	}
+	if plan.Relay != nil {
+		if proxy := rules.Proxy(plan.Relay.Proxies, d, port == 80); proxy != nil {
+			a.say("the relay asks the proxy %s for it, by network.upstream_proxy at %s; what address its name has only that proxy knows", proxy,
+				p.Place("network.upstream_proxy", p.Network.UpstreamProxy))
+			a.sayWay(plan, port)
+			return nil
+		}
+	}
 	if _, err := netip.ParseAddr(d.Host); err != nil {
 		a.sayAddresses(p, d.Host)
 	}

@@ -94,6 +94,8 @@ func TestExplainHost(t *testing.T) {
 		{allow, "x.example.org", 8443, true, "allowed", "task.toml:4:37", `network.allow_private at task.toml:5:18 has "*.example.org"`},
 		{allow, "x.example.org", 443, false, "not allowed", "task.toml:4:37", "is for another port"},
 		{allow, "10.0.0.1", 443, false, "not allowed", "task.toml:4:59", "network.allow_private"},
+		{allow + "upstream_proxy = \"http://proxy.example:3128\"\nno_proxy = [\"no.example.org\"]\n", "api.example.com", 443, true, "allowed", "task.toml:4:18", "http://proxy.example:3128 for it, by network.upstream_proxy at task.toml:6:18"},
+		{allow + "upstream_proxy = \"http://proxy.example:3128\"\n", "x.example.org", 8443, true, "allowed", "task.toml:4:37", "network.allow_private at"},
 		{allow, "bad host", 443, false, "not allowed", "task.toml:3:8", "neither a host name"},
 		{allow, "other.com", 70000, false, "not allowed", "task.toml:3:8", "a port is a number"},
 	} {

@@ -62,6 +62,9 @@ env_urls = false
 allowed_hosts = ["API.example.com", "*.example.org:8443"]
 allow_private = ["*.example.org"]
 transparent = false
+upstream_proxy = "SOCKS5H://Proxy.example"
+no_proxy = ["*.example.org", "10.0.0.0/8"]
+explain = true
 
 [limits]
 wall = "1m30s"
@@ -93,7 +96,7 @@ const everythingJSON = ` {"views": {"judge": {"read": ["./tests"], "bind": [{"so
   "disk": "1024G", "nofile": 1024, "output": 4096},
 "network": {"mode": "allowlist", "ports": ["8000", "5432=unix:/run/pg.sock", "9000=127.0.0.1:9001"],
   "services": ["http://127.0.0.1:8000/v1"], "env_urls": false, "allowed_hosts": ["api.example.com.", "*.example.org:8443"],
-  "allow_private": ["*.EXAMPLE.org"], "transparent": false},
+  "allow_private": ["*.EXAMPLE.org"], "transparent": false, "upstream_proxy": "socks5://proxy.example:1080", "no_proxy": ["*.example.org", "10.0.0.0/8"], "explain": true},
 "env": {"allow": ["LANG", "LC_*"], "set": {"OMP_NUM_THREADS": "1", "HOME": "$HOME ~"}, "redact": false},
 "bind": [{"source": "/p/adapter", "target": "/w/./adapter", "writable": true}, {"source": "/data", "target": "/data"}],
 "files": {"base": {"rootfs": "/home/u/rootfs"}, "interpreters": ["python3"], "packages": ["mine"],
@@ -155,19 +158,19 @@ func TestLoadEverything(t *testing.T) {
 				{Inside: 9000, Outside: "127.0.0.1:9001", From: at(43, 42, "network.ports")},
 			},
 			Services: []string{"http://127.0.0.1:8000/v1"}, AllowedHosts: []string{"api.example.com", "*.example.org:8443"},
-			AllowPrivate: []string{"*.example.org"},
+			AllowPrivate: []string{"*.example.org"}, UpstreamProxy: "socks5://proxy.example:1080", NoProxy: []string{"*.example.org", "10.0.0.0/8"}, Explain: true,
 		},
 		Limits: Limits{
 			Wall: 90 * time.Second, Idle: 1500 * time.Millisecond, CPU: time.Minute, CPUs: 2, Memory: 512 << 20, Pids: 128,
 			File: 100, Disk: 1 << 40, Nofile: 1024, Output: 4096,
 		},
 		Processes: Processes{
-			Execute: []rootfs.Grant{{Path: "/usr/bin/python3", From: at(64, 12, "processes.execute")}},
+			Execute: []rootfs.Grant{{Path: "/usr/bin/python3", From: at(67, 12, "processes.execute")}},
 			Guard:   "python", Steps: 1000,
 		},
 		Views: map[string]View{"judge": {
-			Read:  []rootfs.Grant{{Path: "/p/tests", From: at(69, 9, "views.judge.read")}},
-			Binds: []rootfs.Bind{{Source: "/p/judge.py", Target: "/w/judge.py", From: at(70, 9, "views.judge.bind")}},
+			Read:  []rootfs.Grant{{Path: "/p/tests", From: at(72, 9, "views.judge.read")}},
+			Binds: []rootfs.Bind{{Source: "/p/judge.py", Target: "/w/judge.py", From: at(73, 9, "views.judge.bind")}},
 		}},
 		Places: map[string]string{
 			"files.interpreters python3": "task.toml:14:17", "files.packages mine": "task.toml:15:13",
@@ -175,6 +178,8 @@ func TestLoadEverything(t *testing.T) {
 			"env.allow LC_*": "task.toml:37:18", "env.set OMP_NUM_THREADS": "task.toml:38:9", "env.set HOME": "task.toml:38:32",
 			"network.services http://127.0.0.1:8000/v1": "task.toml:44:13", "network.allowed_hosts api.example.com": "task.toml:46:18",
 			"network.allowed_hosts *.example.org:8443": "task.toml:46:37", "network.allow_private *.example.org": "task.toml:47:18",
+			"network.upstream_proxy socks5://proxy.example:1080": "task.toml:49:18", "network.no_proxy *.example.org": "task.toml:50:13",
+			"network.no_proxy 10.0.0.0/8": "task.toml:50:30",
 		},
 	}
 	if !reflect.DeepEqual(got, want) {
@@ -220,7 +225,7 @@ func TestDefaults(t *testing.T) {
 		t.Errorf("got %+v, want %+v", p, want)
 	}
 	if p.Enforce != "required" || p.User.Kind != "caller" || p.Files.Base.Kind != "system" || p.Files.Missing != "error" ||
-		!p.Env.Redact || p.Network.Mode != "isolated" || !p.Network.EnvURLs || !p.Network.Transparent || !p.Processes.Spawn {
+		!p.Env.Redact || p.Network.Mode != "isolated" || !p.Network.EnvURLs || !p.Network.Transparent || p.Network.Explain || p.Network.UpstreamProxy != "" || !p.Processes.Spawn {
 		t.Errorf("a default is not the documented one: %+v", p)
 	}
 }
@@ -316,7 +321,7 @@ func TestInterface(t *testing.T) {
 		}
 	}
 	want := map[string]int{
-		"workspace.size": 12, "files.interpreters": 18, "views": 69,
+		"workspace.size": 12, "files.interpreters": 18, "views": 72,
 	}
 	if !maps.Equal(got, want) {
 		t.Errorf("refused are %v, want %v", got, want)

@@ -15,8 +15,12 @@ import (
 
 // Relay describes the relay of a sandbox: its rules, and the sockets on which it listens inside.
 type Relay struct {
-	Policy netpolicy.Policy `json:"policy"`
-	Doors  []Door           `json:"doors"`
+	Policy   netpolicy.Policy `json:"policy"`
+	Doors    []Door           `json:"doors"`
+	Upstream []string         `json:"upstream_proxy,omitempty"` // without user and password
+
+	// Proxies are the upstream proxies with user and password: they go to the relay's process and nowhere else.
+	Proxies *netpolicy.Upstream `json:"-"`
 }
 
 // Door is one listening socket of the relay in the sandbox's network namespace. The kinds are those of package relay.
@@ -75,8 +79,15 @@ func network(p *Policy, h *Host, plan *Plan) error {
 		}
 		r.Doors = append(r.Doors, f.doors()...)
 	}
+	if n.UpstreamProxy != "" && !proxied(n.Mode) {
+		plan.Warnings = append(plan.Warnings, fmt.Sprintf("network.upstream_proxy has no effect: network.mode is %q", n.Mode))
+	}
 	if proxied(n.Mode) {
+		if err := r.upstream(p, h.Env); err != nil {
+			return err
+		}
 		r.proxy(n, list, plan)
+		r.hideSecrets(&plan.Exec, h)
 	} else if hosts := remote(n); len(hosts) > 0 {
 		plan.Warnings = append(plan.Warnings, fmt.Sprintf("network.mode = %q: %s cannot be reached; network.mode = \"allowlist\" lets the "+
 			"hosts of allowed_hosts and services be reached", n.Mode, hosts[0]))
@@ -147,6 +158,44 @@ func (r *Relay) proxy(n *netpolicy.Policy, forwards []forward, plan *Plan) {
 		}
 	}
 	setProxyVariables(&plan.Exec, port, hasConnector(plan.View))
+}
+
+// upstream finds the proxy of the caller's network.
+func (r *Relay) upstream(p *Policy, env map[string]string) error {
+	u, err := netpolicy.FindUpstream(&p.Network, env)
+	if err != nil {
+		return &rootfs.Error{
+			Code: "policy_invalid", Message: p.Place("network.upstream_proxy", p.Network.UpstreamProxy) + ": network.upstream_proxy: " + err.Error(),
+			Hint: "set the variable to http://HOST:PORT or socks5://HOST:PORT, or name such a proxy in the policy",
+		}
+	}
+	r.Proxies = u
+	for _, proxy := range u.Proxies() {
+		r.Upstream = append(r.Upstream, proxy.String())
+	}
+	return nil
+}
+
+// hideSecrets takes the upstream proxies' user and password out of what the policy lets pass of the caller's variables: others than the
+// proxy variables, which lead to the relay, may have them too.
+func (r *Relay) hideSecrets(e *Exec, h *Host) {
+	for name, value := range e.Passed(h.Env, h.ExecEnv) {
+		scheme, rest, ok := strings.Cut(value, "://")
+		if !ok {
+			scheme, rest = "http", value
+		}
+		if u, err := url.Parse(scheme + "://" + rest); err == nil && h.Env[name] == value && u.User != nil && r.knows(u.User) {
+			if e.EnvSet == nil {
+				e.EnvSet = map[string]string{}
+			}
+			e.EnvSet[name] = strings.TrimSuffix(value, rest) + rest[strings.LastIndexByte(rest, '@')+1:]
+		}
+	}
+}
+
+func (r *Relay) knows(user *url.Userinfo) bool {
+	password, _ := user.Password()
+	return slices.ContainsFunc(r.Proxies.Proxies(), func(p *netpolicy.Proxy) bool { return p.Secret() == user.Username()+":"+password })
 }
 
 // ports are the ports on which the relay listens on 127.0.0.1.

@@ -1,6 +1,7 @@
 package spec
 
 import (
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -169,6 +170,55 @@ func TestResolvConf(t *testing.T) {
 	} {
 		if got := resolvConf(&netpolicy.Policy{Mode: c.mode, Transparent: true}, host); got != c.want {
 			t.Errorf("%s: %q", c.mode, got)
+		}
+	}
+}
+
+// The caller's proxy is in the plan without its password; the password is nowhere in what is kept, and in nothing that a program gets.
+func TestUpstreamProxy(t *testing.T) {
+	caller := map[string]string{
+		"HTTPS_PROXY": "http://me:hunter2@proxy.example:3128", "FTP_PROXY": "http://me:hunter2@proxy.example:3128/", "BARE": "me:hunter2@proxy.example:3128",
+		"OTHER": "http://me:mine@proxy.example:3128", "ALL_PROXY": "socks5://socks.example",
+	}
+	const allow = "version = 1\nenv.allow = [\"*\"]\nnetwork.mode = \"allowlist\"\nnetwork.allowed_hosts = [\"a.example\"]\n"
+	for _, tt := range []struct{ policy, want, secret string }{
+		{"", "", ""},
+		{"network.upstream_proxy = \"environment\"", "http://proxy.example:3128 socks5://socks.example:1080", "me:hunter2"},
+		{"network.upstream_proxy = \"http://proxy.example:3128\"", "http://proxy.example:3128", "me:hunter2"},
+		{"network.upstream_proxy = \"socks5://proxy.example:3128\"", "socks5://proxy.example:3128", ""},
+	} {
+		plan, err := resolve(t, allow+tt.policy, func(h *Host) { h.Env = caller })
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := strings.Join(plan.Relay.Upstream, " "); got != tt.want {
+			t.Errorf("%s: %q, want %q", tt.policy, got, tt.want)
+		}
+		if u := plan.Relay.Proxies; (u == nil) != (tt.want == "") || u != nil && u.Tunnel.Secret() != tt.secret {
+			t.Errorf("%s: %+v", tt.policy, u)
+		}
+		kept, err := json.Marshal(plan)
+		if err != nil || strings.Contains(string(kept), "hunter2") {
+			t.Errorf("%s: the plan has the password, or %v", tt.policy, err)
+		}
+		inside := plan.Exec.Passed(caller, nil)
+		if all := fmt.Sprint(inside); tt.secret != "" && strings.Contains(all, "hunter2") || inside["OTHER"] != caller["OTHER"] {
+			t.Errorf("%s: %s", tt.policy, all)
+		}
+		if tt.secret != "" && (inside["FTP_PROXY"] != "http://proxy.example:3128/" || inside["BARE"] != "proxy.example:3128") {
+			t.Errorf("%s: %q, %q", tt.policy, inside["FTP_PROXY"], inside["BARE"])
+		}
+	}
+	for _, tt := range []struct{ policy, variable, want string }{
+		{allow + "network.upstream_proxy = \"environment\"", "https://me:hunter2@proxy.example", "HTTPS_PROXY: parse proxy: its scheme is"},
+		{"version = 1\nnetwork.upstream_proxy = \"environment\"", "https://me:hunter2@proxy.example", ""},
+	} {
+		plan, err := resolve(t, tt.policy, func(h *Host) { h.Env = map[string]string{"HTTPS_PROXY": tt.variable} })
+		switch {
+		case tt.want == "" && (err != nil || !strings.Contains(strings.Join(plan.Warnings, " "), "network.upstream_proxy has no effect")):
+			t.Errorf("%s: %v, %q", tt.policy, err, plan.Warnings)
+		case tt.want != "" && (err == nil || !strings.Contains(err.Error(), tt.want) || strings.Contains(err.Error(), "hunter2")):
+			t.Errorf("%s: %v", tt.policy, err)
 		}
 	}
 }

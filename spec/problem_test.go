@@ -124,6 +124,9 @@ func TestProblems(t *testing.T) {
 		{"[network]\nports = [80, 0, '80=81']", `3:14: network.ports: parse port "0": port "0" is not a number from 1 to 65535
 3:17: network.ports: port 80 is forwarded already, by p.toml:3:10: network.ports`},
 		{"[network]\nservices = ['ftp://x']", `3:13: network.services: parse service "ftp://x": want a URL that begins with http:// or https://`},
+		{"[network]\nupstream_proxy = 'https://p'", `3:18: network.upstream_proxy: parse proxy: its scheme is "https": want http or socks5; the relay speaks no TLS to a proxy`},
+		{"[network]\nupstream_proxy = 'http://u:p@p'", `3:18: network.upstream_proxy: a URL in a policy must hold no user name or password: they are taken from HTTPS_PROXY of the caller`},
+		{"[network]\nno_proxy = ['a b']", `3:13: network.no_proxy: parse no_proxy "a b": want "*", a host, .SUFFIX, an address or ADDRESS/BITS`},
 		{"[network]\nallowed_hosts = ['a b']", `3:18: network.allowed_hosts: parse host "a b": it has the character ' '`},
 		{"[network]\nallow_private = ['a:1']", `3:18: network.allow_private: parse host "a:1": it must have no port`},
 		// Columns count characters.

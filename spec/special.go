@@ -236,6 +236,39 @@ func modeKey() key[Policy] {
 	return k
 }
 
+func upstreamKey() key[Policy] {
+	const kind = "URL or \"environment\""
+	return key[Policy]{
+		info: info{
+			name: "upstream_proxy", kind: kind, doc: "The proxy of the caller's network that the relay reaches allowed hosts through: " +
+				"http://HOST:PORT or socks5://HOST:PORT, or \"environment\": what the caller's HTTPS_PROXY, HTTP_PROXY, ALL_PROXY and NO_PROXY say. User and " +
+				"password come from these variables, never from the policy. Hosts of no_proxy and allow_private, local names and addresses that are not public are reached " +
+				"directly. The addresses of names are the proxy's to judge: see security.md.",
+			schema: pathSchema,
+		},
+		set: func(s *scope, name string, p *Policy, v *node) {
+			text, ok := s.text(v, name)
+			if !ok {
+				return
+			}
+			if text != netpolicy.FromEnvironment {
+				proxy, err := netpolicy.ParseProxy(text)
+				if err == nil && proxy.Secret() != "" {
+					err = errors.New("a URL in a policy must hold no user name or password: they are taken from HTTPS_PROXY of the caller")
+				}
+				if err != nil {
+					s.wrong(v.at, name, "%v", err)
+					return
+				}
+				text = proxy.String()
+			}
+			p.Network.UpstreamProxy = text
+			p.note(name, text, s.place(v.at))
+		},
+		get: func(p *Policy) any { return unlessZero(p.Network.UpstreamProxy) },
+	}
+}
+
 func portsKey() key[Policy] {
 	return key[Policy]{
 		info: info{

@@ -135,6 +135,14 @@ func networkKeys() []key[Policy] {
 			checkHost(netpolicy.ParsePrivateHost), func(p *Policy) *[]string { return &p.Network.AllowPrivate }),
 		flagKey("transparent", "Whether programs that ignore proxy variables reach allowed hosts too.",
 			func(p *Policy) *bool { return &p.Network.Transparent }).byDefault("true"),
+		upstreamKey(),
+		textsKey("no_proxy", "list of hosts", "Hosts that upstream_proxy is not asked for, as in NO_PROXY: a name and all below it, .SUFFIX, an "+
+			"address, ADDRESS/BITS, each with :PORT for one port; \"*\" for all. Their addresses are judged as without a proxy.", pathSchema,
+			func(s string) (string, error) { return s, netpolicy.CheckNoProxy(s) },
+			func(p *Policy) *[]string { return &p.Network.NoProxy }),
+		flagKey("explain", "Whether the program is told of hosts that are refused: one line on its standard error for each host and exec, which says "+
+			"what the policy lacks. Every program that runs in the sandbox at that time is told.",
+			func(p *Policy) *bool { return &p.Network.Explain }).byDefault("false"),
 	}
 }
 

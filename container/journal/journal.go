@@ -255,10 +255,12 @@ type NetworkEvent struct {
 	Host       string  `json:"host,omitempty"`
 	Port       int     `json:"port,omitempty"`
 	Address    string  `json:"address,omitempty"` // that was connected to, or refused
+	Via        string  `json:"via,omitempty"`     // the upstream proxy that made the connection
 	Rule       string  `json:"rule,omitempty"`    // of the policy, that allowed it
 	Verdict    string  `json:"verdict"`           // "allowed", "refused" or "failed"
 	Reason     string  `json:"reason,omitempty"`
 	Sent       int64   `json:"sent_bytes"` // from inside
 	Received   int64   `json:"received_bytes"`
 	DurationMS float64 `json:"duration_ms"`
+	Explain    string  `json:"explain,omitempty"` // of a refusal: what the policy lacks
 }

@@ -46,6 +46,10 @@ func (p *program) exec(c *cli.Context) error {
 	if err := refuseAttached(c); err != nil {
 		return err
 	}
+	ended, err := p.takeEnded()
+	if err != nil {
+		return err
+	}
 	if err := p.wantResult(c); err != nil {
 		return err
 	}
@@ -56,6 +60,9 @@ func (p *program) exec(c *cli.Context) error {
 		return err
 	}
 	req.Dir = c.String("cwd")
+	if ended != nil {
+		return p.conclude(ended, req)
+	}
 	if c.Bool("detach") {
 		signals.stop()
 		return p.detach(c, c.Args().First(), req)
@@ -169,6 +176,29 @@ func (p *program) execute(sb *container.Sandbox, req container.Request, signals 
 	return nil
 }
 
+// takeEnded gives an exec that was run before we started.
+func (p *program) takeEnded() (*container.Ended, error) {
+	ended, err := container.TakeEnded()
+	if ended != nil {
+		p.result.done, p.resultPrinted = ended.ResultGiven, ended.Printed
+	}
+	return ended, err
+}
+
+// conclude says how an exec has ended that was run before we started.
+func (p *program) conclude(e *container.Ended, req container.Request) error {
+	p.out.fail(e.Failed(0))
+	p.programErr.fail(e.Failed(1))
+	p.result.file = e.File(p.result.path)
+	result, err := e.Result(req)
+	if err != nil {
+		return err
+	}
+	p.finish(result)
+	p.resultLost(e.ResultFailed)
+	return nil
+}
+
 func (p *program) finish(r *container.Result) {
 	if err := p.out.failed(); err != nil && r.Error == nil {
 		r.Error = &container.ResultError{Code: codeOutputFailed, Message: "write standard output: " + reason(err)}
@@ -182,6 +212,7 @@ func (p *program) finish(r *container.Result) {
 	}
 	p.writeResult(r)
 	switch {
+	case p.jsonResult && p.resultPrinted:
 	case p.jsonResult:
 		p.printJSON(r)
 	case r.Error != nil && r.Error.Code == codeOutputFailed:
@@ -194,7 +225,7 @@ func (p *program) finish(r *container.Result) {
 	}
 }
 
-// exceeded is the message about the limit that ended a program. forkexec/verdict.c has the same messages for a plain exec.
+// exceeded says which limit a program has met.
 func exceeded(r *container.Result) string {
 	limit := func(name string) float64 {
 		for _, l := range r.Limits {

@@ -45,7 +45,16 @@ func (o *output) write(p []byte) (int, error) {
 	}
 }
 
-// failed is the first error of a write, or nil.
+// fail remembers an error of a write that others have made.
+func (o *output) fail(err error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.err == nil {
+		o.err = err
+	}
+}
+
+// failed is the first error of writing, or nil.
 func (o *output) failed() error {
 	o.mu.Lock()
 	defer o.mu.Unlock()

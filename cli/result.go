@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -33,7 +32,7 @@ type resultTo struct {
 // wantResult reads --result. It sets close-on-exec on a descriptor of the caller.
 func (p *program) wantResult(c *cli.Context) error {
 	text := c.String("result")
-	if !c.IsSet("result") {
+	if !c.IsSet("result") || p.result.done { // what was given may name a descriptor that is closed now
 		return nil
 	}
 	n, err := strconv.ParseUint(text, 10, 31)
@@ -80,7 +79,7 @@ func (p *program) writeResult(r *container.Result) {
 		return
 	}
 	to.done = true
-	data, err := marshalResult(r)
+	data, err := r.Encode()
 	switch {
 	case err != nil:
 	case to.fd != nil:
@@ -92,6 +91,10 @@ func (p *program) writeResult(r *container.Result) {
 	default:
 		err = container.WriteResult(to.path, data) // there is no sandbox
 	}
+	p.resultLost(err)
+}
+
+func (p *program) resultLost(err error) {
 	if err == nil {
 		return
 	}
@@ -99,11 +102,6 @@ func (p *program) writeResult(r *container.Result) {
 	if p.status == 0 {
 		p.status = exitLauncher
 	}
-}
-
-func marshalResult(r *container.Result) ([]byte, error) {
-	data, err := json.Marshal(r)
-	return append(data, '\n'), err
 }
 
 func (p *program) resultCommand() *cli.Command {

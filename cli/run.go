@@ -114,7 +114,7 @@ func (p *program) run(c *cli.Context) error {
 			req.Tty = terminalSize(p.in)
 		}
 	}
-	o := container.Options{Owner: &owner.Owner{PID: os.Getpid()}}
+	o := container.Options{Owner: &owner.Owner{PID: os.Getpid()}, Once: true}
 	if o.Record, err = p.hostDir(c, "record"); err != nil {
 		return err
 	}

@@ -166,7 +166,7 @@ func (sb *Sandbox) prove(plan *spec.Plan, o Options, checks *check.Checker, comp
 	if err := sb.startRecord(plan, o); err != nil {
 		return err
 	}
-	return sb.seal(plan, dir, filter.own)
+	return sb.seal(plan, o, dir, filter.own)
 }
 
 // waitClosed waits until nobody has the other end of a pipe open any more.
@@ -177,31 +177,6 @@ func waitClosed(w *os.File) {
 			return
 		}
 	}
-}
-
-// plainLaunch is what the plain form of the exec command reads (forkexec/client.c). Where an exec has more to do than to start
-// a program it is empty, and the command takes the long way.
-func (sb *Sandbox) plainLaunch(filter []unix.SockFilter) []byte {
-	l := &sb.state.Launch
-	if l.Limits.Disk > 0 || l.SetGroup || sb.state.Record != nil || sb.explains() {
-		return nil
-	}
-	var watch []forkexec.Watch
-	for _, w := range l.Watch {
-		if w.Ino == 0 {
-			return nil
-		}
-		watch = append(watch, forkexec.Watch{Path: w.Inside, Dev: w.Dev, Ino: w.Ino})
-	}
-	var cmd forkexec.Command
-	sb.limit(&cmd, sb.effective(Request{}), nil)
-	launch := forkexec.Launch{
-		Namespaces: l.Namespaces, DropGroups: l.DropGroups,
-		UID: l.UID, GID: l.GID, ShownUID: l.ShownUID, ShownGID: l.ShownGID, Umask: l.Umask, Dir: l.Dir,
-		Mounts: l.Mounts, Watch: watch, Granted: plainGranted(l.Granted), Env: l.Env, EnvAllow: l.EnvAllow, EnvSet: l.EnvSet, Filter: filter,
-		Limits: cmd.Limits, Rlimits: cmd.Rlimits, CPUs: cmd.CPUs,
-	}
-	return launch.Encode()
 }
 
 // launch starts process 1. Until a byte comes through ready it ends when we do.

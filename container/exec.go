@@ -1,7 +1,6 @@
 package container
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -170,7 +169,7 @@ func (sb *Sandbox) begin(req Request) (_ *Running, err error) {
 	}()
 	cmd.Mounts = append(cmd.Mounts, r.lookouts.cover()...)
 	r.warnings = r.lookouts.warnings()
-	keep := cmp.Or(r.limits.Output, DefaultOutput)
+	keep := keptOutput(r.limits.Limits)
 	r.stdout, r.stderr = newKeeper(keep), newKeeper(keep)
 	r.keepIn(req.files)
 	r.detached = req.detached
@@ -201,7 +200,7 @@ func (r *Running) launch(req Request, cmd *forkexec.Command) error {
 	streams.flow(&r.pumps)
 	r.refusals.start()
 	if sb.state.Relay != nil && !sb.store.relayAlive(sb.state.ID) {
-		r.warnings = append(r.warnings, "the sandbox's relay has ended: no forwarded port and no host can be reached")
+		r.warnings = append(r.warnings, relayEnded)
 	}
 	if err := r.noteStarted(req.Args[0]); err != nil {
 		r.warnings = append(r.warnings, unnoted(err))
@@ -381,21 +380,12 @@ func (r *Running) Wait() (*Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	res := &Result{
-		Sandbox: r.sb.state.ID, Exec: r.Name, Isolated: r.sb.state.Isolated(), Merged: r.merged,
-		Usage: Usage{WallMS: ms(time.Since(r.started))}, Limits: r.reported,
-	}
 	full := false
 	if r.disk != nil {
 		full = st.Why == forkexec.ByCheck || r.disk.Final(st.Wrote) // a program may end before the kill that a look has ordered
 		r.disk.Close()
 	}
-	res.judge(st, r.limits.Limits, full)
-	if err := r.inputFailed.get(); err != nil && res.Error == nil {
-		res.Error = &ResultError{Code: CodeInputFailed, Message: fmt.Sprintf("read standard input: %v: the program was told of its end", err)}
-	}
-	res.keep(r.stdout, r.stderr)
-	res.Warnings = r.redactor.Strings(append(r.warnings, r.lookouts.moveAppeared(r.sb.state.ID+"-"+r.Name)...))
+	res := r.conclude(st, time.Since(r.started), full)
 	if err := r.noteEnded(res); err != nil && !slices.Contains(res.Warnings, unnoted(err)) {
 		res.Warnings = append(res.Warnings, unnoted(err))
 	}
@@ -404,3 +394,20 @@ func (r *Running) Wait() (*Result, error) {
 	}
 	return res, nil
 }
+
+// conclude says what has become of an exec. It judges those of the short way too (short.go).
+func (r *Running) conclude(st forkexec.Status, took time.Duration, full bool) *Result {
+	res := &Result{
+		Sandbox: r.sb.state.ID, Exec: r.Name, Isolated: r.sb.state.Isolated(), Merged: r.merged,
+		Usage: Usage{WallMS: ms(took)}, Limits: r.reported,
+	}
+	res.judge(st, r.limits.Limits, full)
+	if err := r.inputFailed.get(); err != nil && res.Error == nil {
+		res.Error = &ResultError{Code: CodeInputFailed, Message: fmt.Sprintf("read standard input: %v: the program was told of its end", err)}
+	}
+	res.keep(r.stdout, r.stderr)
+	res.Warnings = r.redactor.Strings(append(r.warnings, r.lookouts.moveAppeared(r.sb.state.ID+"-"+r.Name)...))
+	return res
+}
+
+const relayEnded = "the sandbox's relay has ended: no forwarded port and no host can be reached"

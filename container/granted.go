@@ -54,8 +54,8 @@ func (sb *Sandbox) checkGranted() error {
 	return nil
 }
 
-// plainGranted is the list for the plain form of exec.
-func plainGranted(list []Granted) []forkexec.Watch {
+// shortGranted is the list for the short way of exec.
+func shortGranted(list []Granted) []forkexec.Watch {
 	out := make([]forkexec.Watch, 0, len(list))
 	for _, g := range list {
 		out = append(out, forkexec.Watch{Path: g.Host, Dev: g.Dev, Ino: g.Ino})

@@ -1,7 +1,9 @@
 package container
 
 import (
+	"bytes"
 	"encoding/base64"
+	"encoding/json"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -207,6 +209,15 @@ func (r *Result) keep(stdout, stderr *keeper) {
 	r.Encoding = encodingText
 	r.Stdout, r.StdoutBase64 = asText(out)
 	r.Stderr, r.StderrBase64 = asText(errs)
+}
+
+// Encode writes a result as one line of JSON.
+func (r *Result) Encode() ([]byte, error) {
+	var buf bytes.Buffer
+	enc := json.NewEncoder(&buf)
+	enc.SetEscapeHTML(false)
+	err := enc.Encode(r)
+	return buf.Bytes(), err
 }
 
 // encodingText is what Result.Encoding is.

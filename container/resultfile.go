@@ -12,6 +12,7 @@ import (
 
 	"github.com/sandboxrun/sandboxrun/container/fault"
 	"github.com/sandboxrun/sandboxrun/container/trust"
+	"github.com/sandboxrun/sandboxrun/forkexec"
 )
 
 // ResultFile is a file of the host that a result is written to beside the program's streams. It lies where the program cannot
@@ -86,7 +87,7 @@ func splitResult(name string) (parent, base string, err error) {
 }
 
 func newResultFile(name string, dir *os.File, base string) (*ResultFile, error) {
-	r := &ResultFile{name: name, dir: dir, base: base, new: ".sandboxrun-result-" + strings.ToLower(rand.Text())}
+	r := &ResultFile{name: name, dir: dir, base: base, new: forkexec.ResultPrefix + strings.ToLower(rand.Text())}
 	var st unix.Stat_t
 	err := unix.Fstatat(int(dir.Fd()), base, &st, unix.AT_SYMLINK_NOFOLLOW)
 	if err == nil && st.Mode&unix.S_IFMT != unix.S_IFREG {

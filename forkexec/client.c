@@ -1,10 +1,14 @@
-// `sandboxrun exec ID CMD ARG...`, the command that is run most, before the Go runtime starts: that start, with all that
-// libcontainer brings, takes longer than the whole exec.
+// `sandboxrun exec`, the command that is run most, before the Go runtime starts: that start, with all that libcontainer brings, takes
+// longer than the whole exec.
 //
-// Only the plain form is answered here, and only where the sandbox's launch file says all there is to know: no flag, no
-// limit that Go has to look after, no path to look out for. In every other case, and whenever anything at all is not as expected, this
-// returns before it has done anything, and Go does the same at leisure, with the error messages. Nothing here may decide
-// differently from container/exec.go; integration tests run both ways (SANDBOXRUN_PLAIN_EXEC=off turns this one off).
+//	command line -- request.c --> what it asks for            | anything that is not quite plain:
+//	process 1    -- launch.c, plan.c --> how to start it      | nothing has been done yet, and Go does
+//	                                                          | all of it, with the messages
+//	fx_start, follow                                          | it could not be started: the same
+//	answer.c     -- exited, and nothing else to say --> exit  | else: fx_short, and Go goes on from there
+//
+// Here nothing is judged, and no text for the user stands here. What has come of an exec Go says, in this same process, wherever it is more
+// than an exit status. Integration tests run every exec both ways (SANDBOXRUN_PLAIN_EXEC=off turns this one off).
 #define _GNU_SOURCE
 #include <elf.h>
 #include <errno.h>
@@ -14,13 +18,16 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
+#include <sys/file.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
-#include "client.h"
+#include "feed.h"
+#include "short.h"
 
 #define CHUNK 4096 // a pipe that polls as writable takes so much without blocking
 #define GROUP (1u << 2) // PIDFD_SIGNAL_PROCESS_GROUP
@@ -78,17 +85,33 @@ static const char *find_program(int root, const char *name, const char *path)
 	}
 }
 
-struct relay { int from, to, err; size_t have, done; char data[CHUNK]; };
+// One of the program's streams: on its way to a descriptor of the caller's, or kept.
+struct relay { int from, to, *err; int64_t *total; struct fx_kept *kept; size_t have, done; char data[CHUNK]; };
+
+static void relay_keep(struct relay *s)
+{
+	static char block[65536];
+	ssize_t n = read(s->from, block, sizeof block);
+	if (n > 0) {
+		*s->total += n;
+		fx_keep(s->kept, block, (size_t)n);
+	} else if (n == 0 || errno != EINTR)
+		close(s->from), s->from = -1;
+}
 
 // move passes on what there is. The end of the stream, and of whoever reads it, closes our end, so that the program
 // hears of it as it would without us.
 static void relay_move(struct relay *s, short in, short out, int64_t *output_us)
 {
-	if (s->have == s->done && in) {
+	if (in)
+		*output_us = fx_now_us();
+	if (in && s->kept->data)
+		relay_keep(s);
+	else if (s->have == s->done && in) {
 		ssize_t n = read(s->from, s->data, sizeof s->data);
 		s->have = n > 0 ? (size_t)n : 0;
 		s->done = 0;
-		*output_us = fx_now_us();
+		*s->total += (int64_t)s->have;
 		if (n == 0 || (n < 0 && errno != EINTR))
 			close(s->from), s->from = -1;
 	} else if (s->have > s->done && out) {
@@ -96,7 +119,7 @@ static void relay_move(struct relay *s, short in, short out, int64_t *output_us)
 		if (n > 0)
 			s->done += (size_t)n;
 		else if (n < 0 && errno != EINTR && errno != EAGAIN) {
-			s->err = errno;
+			*s->err = errno;
 			close(s->from), s->from = -1, s->have = s->done = 0;
 		}
 	}
@@ -139,34 +162,31 @@ static int64_t look_after(struct fx_exec *x, int64_t output_us)
 	return again;
 }
 
-// lost_output is cli.program.lostOutput: output that the caller did not get is no success.
-static int lost_output(struct relay *streams, int status)
+// wait_for_all reaps the supervisor. Where that has not reported, what the kernel says of it stands in for that: it has waited for
+// the others.
+static void wait_for_all(const struct fx_exec *x, struct fx_short *e)
 {
-	static const char *const names[] = {"output", "error"};
-	if (close(1) < 0 && !streams[0].err) // some file systems say only then that the disk is full
-		streams[0].err = errno;
-	for (int i = 0; i < 2; i++) {
-		int err = streams[i].err;
-		if (!err)
-			continue;
-		if (err != EPIPE) // of a closed pipe nobody wants to hear
-			dprintf(2, "sandboxrun: output_failed: write standard %s: %s\n", names[i], strerrordesc_np(err));
-		if (status == 0)
-			status = err == EPIPE ? 128 + SIGPIPE : 125;
-	}
-	return status;
+	struct rusage used;
+	memset(&used, 0, sizeof used);
+	while (syscall(SYS_waitid, P_PIDFD, x->reaper_pidfd, NULL, WEXITED | __WALL, &used) < 0 && errno == EINTR)
+		;
+	if (!e->reported)
+		e->status = (struct fx_status){
+			.utime_us = used.ru_utime.tv_sec * 1000000ll + used.ru_utime.tv_usec, .stime_us = used.ru_stime.tv_sec * 1000000ll + used.ru_stime.tv_usec,
+			.maxrss_kib = used.ru_maxrss, .written_blocks = used.ru_oublock,
+		};
 }
 
 // follow passes output and signals on until the program has ended and all of its output has come.
-static int follow(struct fx_exec *x, struct relay *streams, int status, int sigfd)
+static void follow(struct fx_exec *x, struct fx_short *e, struct relay *streams, struct fx_feed *feed, int status, int sigfd)
 {
-	struct fx_status st;
 	struct fx_limits *l = x->limits;
 	int64_t output_us = 0;
 	ssize_t got = -1;
-	while (got < 0 || streams[0].from >= 0 || streams[1].from >= 0) {
+	while (got < 0 || streams[0].from >= 0 || streams[1].from >= 0 || feed->to >= 0) {
 		int64_t again = got < 0 ? look_after(x, output_us) : 0;
-		struct pollfd p[7] = {{got < 0 ? status : -1, POLLIN, 0}, {sigfd, POLLIN, 0}};
+		struct pollfd p[9] = {{got < 0 ? status : -1, POLLIN, 0}, {sigfd, POLLIN, 0}};
+		int wait = fx_feed_wait(feed, p + 7), most = again > 0 ? (int)((again + 999) / 1000) : -1;
 		p[6] = (struct pollfd){got < 0 && l->thread && !l->ended_us ? l->wake : -1, POLLIN, 0};
 		for (int i = 0; i < 2; i++) {
 			struct relay *s = &streams[i];
@@ -174,29 +194,22 @@ static int follow(struct fx_exec *x, struct relay *streams, int status, int sigf
 			p[2 + i] = (struct pollfd){idle ? s->from : -1, POLLIN, 0};
 			p[4 + i] = (struct pollfd){idle || s->from < 0 ? -1 : s->to, POLLOUT, 0};
 		}
-		if (poll(p, 7, again > 0 ? (int)((again + 999) / 1000) : -1) < 0 && errno != EINTR)
+		if (poll(p, 9, wait < 0 || (most >= 0 && most < wait) ? most : wait) < 0 && errno != EINTR)
 			break;
 		if (p[0].revents)
-			got = read(status, &st, sizeof st);
+			got = read(status, &e->status, sizeof e->status);
 		if (p[1].revents)
 			pass_signal(sigfd, x, &output_us);
 		for (int i = 0; i < 2; i++)
 			relay_move(&streams[i], p[2 + i].revents, p[4 + i].revents, &output_us);
+		fx_feed_move(feed, p + 7, &e->input_failed);
 	}
-	while (waitid(P_PIDFD, (id_t)x->reaper_pidfd, NULL, WEXITED | __WALL) < 0 && errno == EINTR)
-		;
-	double seconds = (double)(fx_now_us() - l->started_us) / 1e6;
-	if (x->cancelled) { // it had not been executed yet
-		got = sizeof st;
-		st = (struct fx_status){.wait_status = x->cancelled};
-	}
+	e->reported = got == sizeof e->status;
+	e->cancelled = x->cancelled;
+	wait_for_all(x, e);
+	e->wall_us = fx_now_us() - l->started_us;
 	fx_limits_close(l);
-	struct fx_verdict v;
-	fx_judge(x, got == sizeof st ? &st : NULL, seconds, &v);
-	fx_event_ended(l, got == sizeof st ? &st : NULL, &v, seconds);
-	if (v.message[0])
-		dprintf(2, "sandboxrun: %s: %s\n", v.outcome, v.message);
-	return lost_output(streams, v.status);
+	e->ran = 1;
 }
 
 struct signal_state { sigset_t mask; struct sigaction pipe, child; };
@@ -226,12 +239,12 @@ static int catch_signals(struct signal_state *was)
 	return signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
 }
 
-static int stream(struct fx_exec *x, struct relay *s, int to)
+static int stream(struct fx_exec *x, struct fx_short *e, struct relay *s, int to)
 {
-	int p[2];
+	int p[2], i = to - 1;
 	if (pipe2(p, O_CLOEXEC) < 0 || (x->uid != 0 && fchown(p[1], (uid_t)x->uid, (gid_t)x->gid) < 0))
 		return -1;
-	*s = (struct relay){.from = p[0], .to = to};
+	*s = (struct relay){.from = p[0], .to = to, .err = &e->failed[i], .total = &e->total[i], .kept = &e->kept[i]};
 	x->stdio[to] = p[1];
 	return 0;
 }
@@ -248,45 +261,101 @@ static int one_file(void)
 
 // outputs connects the program's standard output and error: by one pipe where the caller's are one file, so that what
 // arrives there has the order in which it was written.
-static int outputs(struct fx_exec *x, struct relay *streams)
+static int outputs(struct fx_exec *x, struct fx_short *e, struct relay *streams)
 {
-	if (stream(x, &streams[0], 1) < 0)
+	if (stream(x, e, &streams[0], 1) < 0)
 		return -1;
-	if (!one_file())
-		return stream(x, &streams[1], 2);
+	if (e->kept[0].data || !one_file())
+		return stream(x, e, &streams[1], 2);
+	e->merged = 1;
 	x->stdio[2] = x->stdio[1];
 	streams[1] = (struct relay){.from = -1, .to = 2};
 	return 0;
 }
 
-static void plain_exec(char **argv, char **env)
+// keep_output sets addresses aside for as much as is kept. The kernel gives memory only for what comes.
+static int keep_output(struct fx_short *e, size_t most)
+{
+	for (int i = 0; i < 2; i++) {
+		void *p = mmap(NULL, most, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+		if (most == 0 || p == MAP_FAILED)
+			return -1;
+		e->kept[i] = (struct fx_kept){.data = p, .limit = most};
+	}
+	return 0;
+}
+
+// relay_gone says whether the sandbox's relay, if it has one, has ended.
+static int relay_gone(const struct fx_limits *l, const struct fx_launch *la)
+{
+	int lock = la->relay ? openat(l->state, la->relay, O_RDONLY | O_NOFOLLOW | O_CLOEXEC) : -1;
+	int gone = la->relay && (lock < 0 || flock(lock, LOCK_SH | LOCK_NB) == 0);
+	close(lock);
+	return gone;
+}
+
+// prepare makes ready all that can be before the exec has a number. It fails where Go is to do it.
+static int prepare(struct fx_exec *x, struct fx_short *e, struct fx_launch *la, const struct fx_request *q, char **env)
+{
+	int root;
+	if (fx_read_launch(x, la, q, env, &root) < 0 || !fx_events_plain(x->limits, la, q->argv[0], x->envp))
+		return -1;
+	if (q->json || q->result) {
+		if (la->results[0].n == 0 || fx_has_secret(la, x->envp, NULL) || (q->json && keep_output(e, (size_t)la->output) < 0))
+			return -1;
+		x->limits->measure = 1;
+	}
+	e->sealed = la->sealed.p;
+	e->sealed_size = la->sealed.n;
+	x->path = find_program(root, q->argv[0], fx_variable(x->envp, "PATH"));
+	x->stdio[0] = fx_open_inside(root, "/dev/null", O_RDONLY); // not the host's: through that mount its owner could change its mode
+	close(root);
+	x->argv = q->argv;
+	x->waiter = (int)syscall(SYS_pidfd_open, getpid(), 0);
+	x->stacks = malloc(FX_STACKS);
+	if (!x->path || x->waiter < 0 || !x->stacks || x->stdio[0] < 0)
+		return -1;
+	return fx_open_result(e, la, q);
+}
+
+// hand_over keeps what Go needs to judge. The signals that were caught stay blocked: there is nobody left to pass them on to.
+static void hand_over(struct fx_short *e, const struct fx_launch *la)
+{
+	int *absent = calloc(la->n_absent + 1, sizeof *absent);
+	if (!absent)
+		_exit(125); // nothing could be said
+	for (size_t i = 0; i < la->n_absent; i++)
+		absent[i] = la->absent[i].grant;
+	e->absent = absent;
+	e->n_absent = la->n_absent;
+}
+
+struct fx_short fx_short;
+
+// short_exec returns where Go is to do the exec, or, where fx_short.ran is set, to judge it.
+static void short_exec(char **args, char **env)
 {
 	static struct relay streams[2];
 	static struct fx_limits limits;
+	static struct fx_feed feed = {.to = -1};
+	struct fx_short *e = &fx_short;
+	struct fx_launch la;
+	struct fx_request q;
 	struct fx_exec x;
-	int root, status[2];
+	int status[2];
 	memset(&x, 0, sizeof x);
-	x.limits = &limits;
+	memset(&la, 0, sizeof la);
+	x.limits = e->limits = &limits;
 	x.listener = -1;
 	limits.started_us = fx_now_us();
-	if (fx_read_launch(&x, argv[0], env, &root) < 0)
+	if (fx_read_request(&q, args, env) < 0 || prepare(&x, e, &la, &q, env) < 0)
 		return;
-	argv += argv[1] && strcmp(argv[1], "--") == 0 ? 2 : 1;
-	if (!argv[0] || !fx_events_plain(&limits, argv[0], x.envp))
-		return;
-	x.path = find_program(root, argv[0], fx_variable(x.envp, "PATH"));
-	x.stdio[0] = fx_open_inside(root, "/dev/null", O_RDONLY); // not the host's: through that mount its owner could change its mode
-	close(root);
-	x.argv = argv;
-	x.waiter = (int)syscall(SYS_pidfd_open, getpid(), 0);
-	x.stacks = malloc(FX_STACKS);
-	if (!x.path || x.waiter < 0 || !x.stacks || x.stdio[0] < 0 || pipe2(status, O_CLOEXEC) < 0 ||
-	    outputs(&x, streams) < 0)
-		return;
-	x.status = status[1];
 	struct signal_state was;
-	if (fx_limits_open(&limits) < 0)
+	if (outputs(&x, e, streams) < 0 || (q.input && fx_feed_open(&feed, &x) < 0) || pipe2(status, O_CLOEXEC) < 0 || fx_limits_open(&limits) < 0) {
+		fx_discard_result(e);
 		return;
+	}
+	x.status = status[1];
 	int sigfd = x.signals = catch_signals(&was);
 	fx_start(&x);
 	if (x.step != FX_OK) {
@@ -295,16 +364,23 @@ static void plain_exec(char **argv, char **env)
 			syscall(SYS_pidfd_send_signal, x.reaper_pidfd, SIGKILL, NULL, 0);
 			waitid(P_PIDFD, (id_t)x.reaper_pidfd, NULL, WEXITED | __WALL);
 		}
+		limits.unused = 1;
 		fx_limits_close(&limits);
+		fx_discard_result(e);
 		return; // Go tries again, and says what is wrong
 	}
+	e->launcher = limits.measure ? fx_high_water() : 0;
 	fx_limits_started(&limits);
-	fx_event_started(&limits, argv[0]);
+	fx_event_started(e, &la, q.argv[0]);
+	e->relay_gone = relay_gone(&limits, &la);
 	close(status[1]);
+	close(x.stdio[0]);
 	close(x.stdio[1]);
 	if (x.stdio[2] != x.stdio[1])
 		close(x.stdio[2]);
-	_exit(follow(&x, streams, status[0], sigfd));
+	follow(&x, e, streams, &feed, status[0], sigfd);
+	fx_answer(e, &la, &q);
+	hand_over(e, &la);
 }
 
 int fx_closed_streams;
@@ -314,8 +390,7 @@ __attribute__((constructor)) static void client(int argc, char **argv, char **en
 	const char *off = fx_variable(env, "SANDBOXRUN_PLAIN_EXEC");
 	for (int fd = 0; fd < 3; fd++) // the Go runtime will open /dev/null there
 		fx_closed_streams |= (fcntl(fd, F_GETFD) < 0) << fd;
-	if (argc >= 4 && strcmp(argv[1], "exec") == 0 && !fx_closed_streams && (argv[3][0] != '-' || strcmp(argv[3], "--") == 0) &&
-	    !(off && strcmp(off, "off") == 0))
-		plain_exec(argv + 2, env);
+	if (argc >= 4 && strcmp(argv[1], "exec") == 0 && !fx_closed_streams && !(off && strcmp(off, "off") == 0))
+		short_exec(argv + 2, env);
 	fx_need_addresses();
 }

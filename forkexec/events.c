@@ -1,35 +1,29 @@
-// The events of a plain exec, in the form that container/journal describes.
+// The events of an exec on the short way, in the form that container/journal describes: by its templates.
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
 #include <stddef.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
-#include "client.h"
+#include "answer.h"
 
 #define EVENTS "events.jsonl"
 #define OLD_EVENTS "events.old.jsonl"
 #define MAX_EVENTS (4 << 20) // then it is for Go to begin a new file
-#define MAX_COMMAND 256
 
-#define SECRET 16
-
-// has_secret says whether a text has something in it that may be the value of a key: it is for Go to redact it.
-static int has_secret(const char *text, char *const *env)
+int fx_has_secret(const struct fx_launch *la, char *const *env, const char *text)
 {
-	static const char *const ends[] = {"_KEY", "_TOKEN", "_SECRET"}; // as in package record
-	if (strlen(text) < SECRET)
-		return 0;
 	for (; *env; env++) {
 		const char *value = strchr(*env, '=');
-		if (!value || strlen(value + 1) < SECRET || !strstr(text, value + 1))
+		if (!value || strlen(value + 1) < la->secret_length || (text && !strstr(text, value + 1)))
 			continue;
-		for (size_t i = 0; i < sizeof ends / sizeof *ends; i++) {
-			size_t n = strlen(ends[i]);
-			if (value - *env >= (ptrdiff_t)n && strncmp(value - n, ends[i], n) == 0)
+		for (size_t i = 0; i < la->n_secrets; i++) {
+			size_t n = strlen(la->secrets[i]);
+			if (value - *env >= (ptrdiff_t)n && strncmp(value - n, la->secrets[i], n) == 0)
 				return 1;
 		}
 	}
@@ -38,55 +32,54 @@ static int has_secret(const char *text, char *const *env)
 
 // fx_events_plain says whether the events of a command can be written here: nothing in its name needs to be escaped or
 // redacted.
-int fx_events_plain(const struct fx_limits *l, const char *command, char *const *env)
+int fx_events_plain(const struct fx_limits *l, const struct fx_launch *la, const char *command, char *const *env)
 {
 	struct stat st;
 	size_t n = 0;
 	for (const char *c = command; *c; c++, n++)
 		if (*c < ' ' || *c > '~' || *c == '"' || *c == '\\')
 			return 0;
-	return n <= MAX_COMMAND && !has_secret(command, env) && (fstatat(l->state, EVENTS, &st, AT_SYMLINK_NOFOLLOW) < 0 || st.st_size < MAX_EVENTS);
+	return n <= FX_COMMAND && !fx_has_secret(la, env, command) &&
+	       (fstatat(l->state, EVENTS, &st, AT_SYMLINK_NOFOLLOW) < 0 || st.st_size < MAX_EVENTS);
 }
 
 // append writes one line at once, so that those of parallel execs do not mix.
-static void append(const struct fx_limits *l, int flags, const char *event, const char *rest)
+static int append(const struct fx_limits *l, int flags, const struct fx_text *template, struct fx_values *v)
 {
-	char line[1024], when[32], name[32];
+	char when[64];
 	struct timespec now;
 	struct tm t;
+	size_t size;
 	clock_gettime(CLOCK_REALTIME, &now);
 	gmtime_r(&now.tv_sec, &t);
-	strftime(when, sizeof when, "%Y-%m-%dT%H:%M:%S", &t);
-	fx_exec_name(l, name, sizeof name);
-	int n = snprintf(line, sizeof line, "{\"time\":\"%s.%09ldZ\",\"event\":\"%s\",\"exec\":\"%s\",%s}\n", when, now.tv_nsec, event, name, rest);
+	size_t n = strftime(when, sizeof when, "%Y-%m-%dT%H:%M:%S", &t);
+	snprintf(when + n, sizeof when - n, ".%09ldZ", now.tv_nsec);
+	v->time = when;
+	char *line = fx_fill(template, v, &size);
+	if (!line)
+		return EINVAL;
 	flags |= O_WRONLY | O_APPEND | O_NOFOLLOW | O_CLOEXEC;
-	int fd = openat(l->state, EVENTS, flags, 0600);
+	int fd = openat(l->state, EVENTS, flags, 0600), failed = 0;
 	if (fd < 0 && errno == ENOENT) // just now it became the old one, and the next is not there yet
 		fd = openat(l->state, OLD_EVENTS, flags, 0600);
-	if (fd < 0 && errno == ENOENT)
-		return; // the sandbox has been deleted
-	if (fd < 0 || write(fd, line, (size_t)n) != n)
-		dprintf(2, "sandboxrun: warning: an event of this exec was not kept: write " EVENTS ": %s\n", strerror(errno));
-	close(fd);
+	if (fd < 0 && errno != ENOENT) // else the sandbox has been deleted
+		failed = errno;
+	if (fd >= 0) {
+		ssize_t w = write(fd, line, size);
+		failed = w < 0 ? errno : (size_t)w < size ? ENOSPC : 0;
+		close(fd);
+	}
+	free(line);
+	return failed;
 }
 
-void fx_event_started(const struct fx_limits *l, const char *command)
+void fx_event_started(struct fx_short *s, const struct fx_launch *la, const char *command)
 {
-	char rest[MAX_COMMAND + 32];
-	snprintf(rest, sizeof rest, "\"command\":\"%s\"", command);
-	append(l, O_CREAT, "exec_started", rest);
+	struct fx_values v = {.s = s, .command = command};
+	s->note_failed = append(s->limits, O_CREAT, &la->started, &v);
 }
 
-void fx_event_ended(const struct fx_limits *l, const struct fx_status *st, const struct fx_verdict *v, double seconds)
+int fx_event_ended(struct fx_short *s, const struct fx_launch *la, struct fx_values *v)
 {
-	char rest[512];
-	int64_t cpu = st ? st->utime_us + st->stime_us : 0, memory = st ? st->maxrss_kib * 1024 : 0;
-	const char *quote = v->finding ? "\"" : "";
-	if (l->cpu_used_us > cpu)
-		cpu = l->cpu_used_us;
-	if (l->memory_peak > 0)
-		memory = l->memory_peak;
-	snprintf(rest, sizeof rest, "\"outcome\":\"%s\",\"finding\":%s%s%s,\"exit_code\":%d,\"wall_ms\":%.3f,\"cpu_ms\":%.3f,\"max_rss_bytes\":%lld",
-		 v->outcome, quote, v->finding ? v->finding : "null", quote, v->status, seconds * 1e3, (double)cpu / 1e3, (long long)memory);
-	append(l, 0, "exec_ended", rest);
+	return append(s->limits, 0, &la->ended, v) ? -1 : 0; // Go tries again, and says so
 }

@@ -217,17 +217,19 @@ static int take_ids_back(void)
 	return become(0, 0) < 0 ? -1 : prctl(PR_SET_DUMPABLE, 1, 0, 0, 0);
 }
 
-// open_proc opens the exec's /proc for the launcher, without what is mounted over parts of it for the program.
+// open_proc opens the exec's /proc for the launcher, and where no process may be missed without the program's covers: dear, since
+// to release such a clone the kernel waits for all processors.
 static int open_proc(struct fx_limits *l)
 {
+	if (!fx_limits_all(l))
+		return l->proc = open("/proc", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	int bare = (int)syscall(SYS_open_tree, AT_FDCWD, "/proc", FX_OPEN_TREE_CLONE | O_CLOEXEC);
 	if (bare < 0)
 		return -1;
 	l->proc = openat(bare, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	int saved = errno;
 	close(bare);
-	errno = saved;
-	return l->proc;
+	return errno = saved, l->proc;
 }
 
 // open_terminal makes the program's terminal in the devpts that has just been mounted. The file table is the launcher's

@@ -64,6 +64,7 @@ struct fx_limits {
 	struct fx_cgroup cgroups[FX_CGROUPS];
 	size_t n_cgroups;
 	int state;              // the sandbox's directory
+	int unused;             // its number was not used: nobody has heard of it
 	int check;              // no program is executed: it runs as every exec but takes no number, and is called number 0
 
 	uint64_t number;        // of this exec
@@ -91,6 +92,7 @@ struct fx_limits {
 };
 
 int fx_limits_look(const struct fx_limits *l);
+int fx_limits_all(const struct fx_limits *l);
 int fx_limits_open(struct fx_limits *l);
 void fx_limits_started(struct fx_limits *l);
 void fx_limits_overdue(struct fx_limits *l);
@@ -169,6 +171,54 @@ struct fx_status { // what the reaper reports, in host byte order
 	int64_t left; // processes that were still there when the program ended
 };
 
+// The beginning and the end of a stream, as container.keeper keeps them: data is as long as limit, and its second half a ring.
+struct fx_kept { char *data; size_t limit, len, next; };
+
+#define FX_RESULT_NAME 48
+#define FX_RESULT_PREFIX ".sandboxrun-result-"
+
+// An exec that was run before the Go runtime started (short.h), where there is more to say of it than that its program has
+// exited: then it is for Go to judge. short.go reads it.
+struct fx_short {
+	int ran;                // there is one; all its processes are gone
+	struct fx_limits *limits;
+	struct fx_status status;
+	int reported, cancelled; // the supervisor has reported; the signal by which the start was ended, or 0
+	int64_t wall_us, launcher; // how long it took; the most memory that we had when it was started
+	struct fx_kept kept[2]; // of standard output and error, where they are kept
+	int64_t total[2];       // bytes
+	int failed[2];          // errno of writing them
+	int merged;             // both are one pipe
+	int input_failed;       // errno of reading standard input
+	int relay_gone;
+	int note_failed;        // errno of writing the event of its start
+	int noted;              // that of its end is written
+	int printed;            // the result has gone to standard output, or was to go there, and
+	int print_failed;       // errno of that
+	int result_dir, result_file; // of --result; -1
+	int result_given, result_failed;
+	char result_name[FX_RESULT_NAME]; // of the file, until it is whole
+	const char *sealed;     // what process 1 holds
+	size_t sealed_size;
+	const int *absent;      // for each denied path where nothing was its grant's descriptor
+	size_t n_absent;
+};
+
+extern struct fx_short fx_short;
+
+// What stands in a template (Answer in launch.go) in place of a value: FX_HOLE and one of these.
+#define FX_HOLE 1
+enum fx_hole {
+	FX_HOLE_TIME = 2, FX_HOLE_EXEC, FX_HOLE_COMMAND, FX_HOLE_FINDING, FX_HOLE_STATUS, FX_HOLE_STDOUT, FX_HOLE_STDERR, FX_HOLE_STDOUT_BYTES,
+	FX_HOLE_STDERR_BYTES, FX_HOLE_WALL, FX_HOLE_CPU, FX_HOLE_RSS, FX_HOLE_WRITTEN, FX_HOLE_TASKS, FX_HOLE_WALL_LIMIT, FX_HOLE_CPU_LIMIT,
+	FX_HOLES,
+};
+
+int64_t fx_high_water(void);
+int64_t fx_used_memory(const struct fx_limits *l, int64_t maxrss, int64_t launcher);
+int64_t fx_used_cpu(const struct fx_limits *l, int64_t cpu_us);
+int64_t fx_json_text(char *to, const char *from, size_t n);
+
 #define FX_LISTENER 3 // where the socket for the listener is until the program is executed
 int fx_load_filter(const struct fx_exec *x);
 void fx_start(struct fx_exec *x);
@@ -192,7 +242,7 @@ void fx_call(const struct fx_exec *x, int stage);
 #define FX_SEALED_FD 6                // of process 1; see stub.c and sealed.go
 #define FX_SEALED_MAGIC 0x3265736273ull // "sbse2"; another for another layout
 #define FX_SEALED_MAX (16 << 20)
-#define FX_LAUNCH_MAGIC 0x33786273u // "sbx3": the form of the launch file; see launch.go and client.c
+#define FX_LAUNCH_MAGIC 0x34786273u // "sbx4": the form of the launch file; see launch.go and plan.c
 
 // One step of building a sandbox's view.
 enum fx_op_kind { FX_OP_MKDIR, FX_OP_SYMLINK, FX_OP_FILE, FX_OP_MOUNT, FX_OP_BIND, FX_OP_ATTR, FX_OP_MOVE, FX_OP_ROOT,

@@ -154,6 +154,7 @@ static int count(struct fx_limits *l, int change)
 	if (pread(fd, &c, sizeof c, 0) < 0)
 		goto out;
 	c.last += change > 0 && !l->check;
+	c.last -= change < 0 && l->unused && c.last == l->number;
 	c.running += c.running > 0 || change > 0 ? (uint64_t)change : 0;
 	if (pwrite(fd, &c, sizeof c, 0) != sizeof c)
 		goto out;

@@ -135,9 +135,12 @@ static void add_process(struct fx_look *k, const char *pid)
 }
 
 // fx_limits_look says whether an exec's processes have to be looked at.
-int fx_limits_look(const struct fx_limits *l)
+int fx_limits_look(const struct fx_limits *l) { return l->measure || fx_limits_all(l); }
+
+// fx_limits_all says whether a limit hangs on that, so that none of them may be missed.
+int fx_limits_all(const struct fx_limits *l)
 {
-	return l->watched || l->measure || (l->cpu_us > 0 && !fx_group_of(l, FX_CPUACCT)) ||
+	return l->watched || (l->cpu_us > 0 && !fx_group_of(l, FX_CPUACCT)) ||
 	       (l->pids > 0 && !fx_group_of(l, FX_PIDS));
 }
 
@@ -311,6 +314,24 @@ void fx_limits_stop(struct fx_limits *l)
 	free(l->seen);
 	l->seen = NULL;
 }
+
+// fx_high_water is the most memory that this process has had, in bytes, and a little more, since the kernel counts roughly. A
+// program begins in our memory, so that the kernel takes ours for its own until it has more.
+int64_t fx_high_water(void)
+{
+	char text[STATUS_SIZE];
+	if (fx_read_at(AT_FDCWD, "/proc/self/status", text, sizeof text) <= 0)
+		return 0; // then the program may be said to have had as much as we
+	return fx_field(text, "\nVmHWM:") * 1024 + (1 << 20);
+}
+
+// fx_used_memory is what an exec has used, of which maxrss is what the kernel says of its largest process.
+int64_t fx_used_memory(const struct fx_limits *l, int64_t maxrss, int64_t launcher)
+{
+	return most(l->measure && maxrss <= launcher ? l->largest : maxrss, l->memory_peak);
+}
+
+int64_t fx_used_cpu(const struct fx_limits *l, int64_t cpu_us) { return most(cpu_us, l->cpu_used_us); }
 
 static int64_t deadline(struct fx_limits *l, int64_t from, int64_t length, int64_t now, int why)
 {

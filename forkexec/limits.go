@@ -10,8 +10,6 @@ import (
 	"cmp"
 	"fmt"
 	"os"
-	"strconv"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -145,17 +143,6 @@ func openLimits(l *Limits) (*limits, error) {
 	return m, nil
 }
 
-// highWater is the most memory that this process has had, in bytes, and a little more, since the kernel counts roughly. A
-// program begins in our memory, so that the kernel takes ours for its own until it has more.
-func highWater() int64 {
-	status, _ := os.ReadFile("/proc/self/status") // without it the program may be said to have had as much as we
-	_, rest, _ := strings.Cut(string(status), "\nVmHWM:")
-	kib, _, _ := strings.Cut(strings.TrimSpace(rest), " ")
-	n, _ := strconv.ParseInt(kib, 10, 64)
-	const roughly = 1 << 20
-	return n<<10 + roughly
-}
-
 func micros(d time.Duration) C.int64_t { return C.int64_t(d.Microseconds()) }
 
 // name is what the exec is called: "e000001".
@@ -172,7 +159,7 @@ func (m *limits) release() {
 // their own: how long it takes to look at what a program has made is for the program to say, and must hold up nothing else.
 func (p *Process) supervise() {
 	m := p.limits
-	m.launcher = highWater()
+	m.launcher = int64(C.fx_high_water())
 	first := p.sample() // before anything else, so that of every program something is known
 	m.ended.Go(func() { m.repeat(first, p.sample, nil) })
 	m.ended.Go(func() { m.repeat(0, p.clock, m.found) })
@@ -277,18 +264,18 @@ func (p *Process) closeLimits(st *Status) {
 	close(m.done)
 	m.ended.Wait()
 	C.fx_limits_close(m.c)
-	c := m.c
 	if st != nil {
 		st.Why = Why(m.why.Load())
-		st.Wrote = int64(c.written)
-		if st.MaxRSS <= m.launcher {
-			st.MaxRSS = int64(c.largest)
-		}
-		st.MemoryPeak, st.TasksPeak = int64(c.memory_peak), int(c.tasks_peak)
-		st.OutOfMemory, st.OutOfPids = c.oom_kills > 0, c.pids_events > 0
-		if used := time.Duration(c.cpu_used_us) * time.Microsecond; used > st.CPU {
-			st.CPU = used
-		}
+		st.read(m.c, m.launcher)
 	}
 	m.release()
+}
+
+// read takes over what was counted and looked at while the exec ran.
+func (st *Status) read(c *C.struct_fx_limits, launcher int64) {
+	st.Wrote = int64(c.written)
+	st.MaxRSS = int64(C.fx_used_memory(c, C.int64_t(st.MaxRSS), C.int64_t(launcher)))
+	st.MemoryPeak, st.TasksPeak = int64(c.memory_peak), int(c.tasks_peak)
+	st.OutOfMemory, st.OutOfPids = c.oom_kills > 0, c.pids_events > 0
+	st.CPU = time.Duration(C.fx_used_cpu(c, micros(st.CPU))) * time.Microsecond
 }

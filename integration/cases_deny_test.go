@@ -31,7 +31,7 @@ func TestDenyOfALinkThatAppears(t *testing.T) {
 				t.Fatal(err)
 			}
 			eventually(t, "the link is there", func() bool { _, err := os.Readlink(ws + "/.env"); return err == nil })
-			a := b.run("exec", "box", "--", "sh", "-c", `cat "$0"; test -s /etc/passwd && echo passwd`, b.path("shown/f"))
+			a := b.exec("box", "--", "sh", "-c", `cat "$0"; test -s /etc/passwd && echo passwd`, b.path("shown/f"))
 			if a.status != 0 {
 				t.Logf("link to %s", target)
 			}
@@ -73,7 +73,7 @@ func TestDenyAfterAMove(t *testing.T) {
 				b, p = prepare()
 				b.create("box", p)
 				b.run("exec", "box", "--", "sh", "-c", move+"; exit 0")
-				b.run("exec", "box", "--", "sh", "-c", look).exits(0).hides("THE-KEY")
+				b.exec("box", "--", "sh", "-c", look).exits(0).hides("THE-KEY")
 			})
 		}
 	})
@@ -89,7 +89,7 @@ func TestDenyBesideTheHost(t *testing.T) {
 		b.create("box", b.files(ws, object{"write": []string{ws}, "deny": []string{key}}))
 		look := func(when string) {
 			t.Helper()
-			a := b.run("exec", "box", "--", "sh", "-c", "cat key; echo looked").exits(0).prints("looked").hides("THE-KEY")
+			a := b.exec("box", "--", "sh", "-c", "cat key; echo looked").exits(0).prints("looked").hides("THE-KEY")
 			if t.Failed() {
 				t.Logf("%s: %v", when, a)
 			}

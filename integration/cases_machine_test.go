@@ -211,7 +211,7 @@ func TestIDs(t *testing.T) {
 			b.run("exec", id, "--", "sh", "-c", "echo mine >/tmp/"+id[:1]+"; ls /tmp").exits(0).prints(id[:1])
 		}
 		b.run("delete", "a.b").exits(0)
-		b.run("exec", "a_b", "--", "echo", "still").exits(0).prints("still")
+		b.exec("a_b", "--", "echo", "still").exits(0).prints("still")
 	})
 }
 

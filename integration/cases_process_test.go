@@ -220,7 +220,7 @@ func TestVariables(t *testing.T) {
 			t.Errorf("create says %q", a.stderr)
 		}
 		b.call(call{env: env}, "exec", "box", "--", "sh", "-c", script).exits(0).prints("SR_OK=yes").hides(secret)
-		b.run("exec", "box", "--", "env").hides("SR_OK")
+		b.exec("box", "--", "env").hides("SR_OK")
 
 		// Nor is a value in what the host shows to everybody, or in our own processes that live as long as the sandbox.
 		cmd, _ := b.launch(p, nil, "sh", "-c", "echo READY; exec sleep 30")

@@ -46,19 +46,19 @@ func TestDoorsAreTheRelays(t *testing.T) {
 			"mode": "allowlist", "allowed_hosts": []string{"allowed.test:9999", "allowed.test:8001"},
 			"ports": []string{"8000=127.0.0.1:" + at.Port(), "8001=127.0.0.1:" + at.Port()},
 		}}))
-		a := b.run("exec", "box", "--", "python3", "-c", squat).exits(0).hides("BROKE")
+		a := b.exec("box", "--", "python3", "-c", squat).exits(0).hides("BROKE")
 		if n := strings.Count(a.stdout, "tried "); n != 88 {
 			t.Errorf("%d ways were tried: %v", n, a)
 		}
 		// The control: the ports are open, also one that forwards and leads to an allowed host.
 		for _, port := range []string{"8000", "8001"} {
 			get := "import urllib.request as u; print(u.build_opener(u.ProxyHandler({})).open('http://127.0.0.1:" + port + "/', timeout=9).read())"
-			b.run("exec", "box", "--", "python3", "-c", get).exits(0).prints("HELLO")
+			b.exec("box", "--", "python3", "-c", get).exits(0).prints("HELLO")
 		}
 		listen, err := net.Listen("tcp", "127.0.0.1:0") // the same program finds nobody in the way elsewhere
 		b.mustDo(err)
 		_, free, _ := net.SplitHostPort(listen.Addr().String())
 		b.mustDo(listen.Close())
-		b.run("exec", "box", "--", "python3", "-c", strings.ReplaceAll(squat, "8000", free)).exits(0).prints("BROKE 127.0.0.1 " + free)
+		b.exec("box", "--", "python3", "-c", strings.ReplaceAll(squat, "8000", free)).exits(0).prints("BROKE 127.0.0.1 " + free)
 	})
 }

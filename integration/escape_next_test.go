@@ -31,7 +31,7 @@ func TestNothingForTheNextExec(t *testing.T) {
 		same(t, "the daemon that was left has written", beat, b.read(filepath.Join(work, "beat")))
 		same(t, "daemons left", 0, processes("escape-next-daemon"))
 		for _, id := range []string{"one", "two"} {
-			b.run("exec", id, "--", "python3", "-c", nextProgram, "look").exits(0).prints("DONE").hides("FOUND")
+			b.exec(id, "--", "python3", "-c", nextProgram, "look").exits(0).prints("DONE").hides("FOUND")
 		}
 		moved, _ := filepath.Glob(filepath.Join(work, "later.denied-one-*"))
 		same(t, "files moved away from the denied path", 1, len(moved))
@@ -85,7 +85,7 @@ f = open("/tmp/big", "wb"); [f.write(bytes(1 << 20)) for _ in range(8)]; f.flush
 				t.Errorf("it got %s: %v", greed.name, a)
 			}
 			for _, id := range []string{"held", "free"} {
-				b.run("exec", id, "--", "sh", "-c", "echo fine | cat").exits(0).prints("fine")
+				b.exec(id, "--", "sh", "-c", "echo fine | cat").exits(0).prints("fine")
 			}
 		}
 		b.run("delete", "held").exits(0)

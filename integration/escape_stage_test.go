@@ -226,18 +226,18 @@ import socket
 for f in (lambda: socket.create_connection(("127.0.0.1", 4777), 2), lambda: socket.socket(socket.AF_UNIX).connect("\0one")):
     try: f(); print("CONNECTED")
     except OSError: pass'; exit 0`
-		b.run("exec", "one", "--", "sh", "-c", look).exits(0).prints("THE-SECRET", "CONNECTED\nCONNECTED")
-		b.run("exec", "two", "--", "sh", "-c", look).exits(0).hides("THE-SECRET", "CONNECTED")
+		b.exec("one", "--", "sh", "-c", look).exits(0).prints("THE-SECRET", "CONNECTED\nCONNECTED")
+		b.exec("two", "--", "sh", "-c", look).exits(0).hides("THE-SECRET", "CONNECTED")
 		for _, id := range []string{"one", "two"} { // nor can another exec of the same sandbox reach its processes
 			b.run("exec", id, "--", "sh", "-c", "kill -9 -1; for p in $(seq 2 200); do kill -9 $p; done; exit 0")
 		}
-		b.run("exec", "one", "--", "sh", "-c", look).exits(0).prints("CONNECTED\nCONNECTED")
-		b.run("exec", "one", "--", "sh", "-c", "ls -d /proc/[0-9]* | wc -l; cat /proc/[0-9]*/cmdline").exits(0).hides("4777")
+		b.exec("one", "--", "sh", "-c", look).exits(0).prints("CONNECTED\nCONNECTED")
+		b.exec("one", "--", "sh", "-c", "ls -d /proc/[0-9]* | wc -l; cat /proc/[0-9]*/cmdline").exits(0).hides("4777")
 		_ = b.run("kill", "one", "KILL").exits(0)
 		_ = server.Wait()
 		b.run("exec", "two", "--", "sh", "-c", "kill -9 -1; exit 0")
-		b.run("exec", "one", "--", "true").exits(0)
-		b.run("exec", "two", "--", "true").exits(0)
+		b.exec("one", "--", "true").exits(0)
+		b.exec("two", "--", "true").exits(0)
 	})
 }
 

@@ -100,7 +100,7 @@ func TestProgramID(t *testing.T) {
 				same(t, "owner of "+name+made, w.uid, uid)
 				same(t, "group of "+name+made, w.gid, gid)
 			}
-			same(t, "what it sees", fmt.Sprintf("%d %d\n", seenID(), seenID()), b.run("exec", name, "--", "sh", "-c", "echo $(id -u) $(stat -c %u closed)").exits(0).stdout)
+			same(t, "what it sees", fmt.Sprintf("%d %d\n", seenID(), seenID()), b.exec(name, "--", "sh", "-c", "echo $(id -u) $(stat -c %u closed)").exits(0).stdout)
 		}
 		if w.uid != 0 {
 			same(t, "the caller's id", fmt.Sprint([]int{w.uid, w.uid}), fmt.Sprint(ids))

@@ -58,7 +58,7 @@ func TestCreateKilled(t *testing.T) {
 				eventually(t, "there is one that runs", func() bool {
 					return b.alive("killed") || b.run("create", "-p", p, "--owner", strconv.Itoa(os.Getpid()), "killed").status == 0
 				})
-				b.run("exec", "killed", "--", "true").exits(0)
+				b.exec("killed", "--", "true").exits(0)
 				b.run("delete", "killed").exits(0)
 			}
 			if ids := b.ids(); len(ids) > 0 {
@@ -138,7 +138,7 @@ func TestExecKilled(t *testing.T) {
 		same(t, "the exec beside", 0, statusOf(t, other, other.Wait()))
 		same(t, "its output", "unharmed\n", out.String())
 		eventually(t, "as many processes as before", func() bool { return b.processes() <= before })
-		b.run("exec", "box", "--", "true").exits(0)
+		b.exec("box", "--", "true").exits(0)
 	})
 }
 

@@ -78,7 +78,7 @@ func TestRelayProcess(t *testing.T) {
 		b.file("callers", "something that the caller has open")
 		wrap := []string{"sh", "-c", `exec 9<callers; "$@"; exit $?`, "sh"}
 		b.call(call{wrap: wrap, env: []string{"SECRET_TOKEN=something-secret"}}, "create", "-p", p, "--owner", strconv.Itoa(os.Getpid()), "box").exits(0)
-		b.run("exec", "box", "--", "python3", "-c", connects, strconv.Itoa(port)).exits(0).prints("there and back")
+		b.exec("box", "--", "python3", "-c", connects, strconv.Itoa(port)).exits(0).prints("there and back")
 		pid := b.relay("box")
 		status := filepath.Join("/proc", pid, "task/*/status")
 		threads, _ := filepath.Glob(status)
@@ -108,7 +108,7 @@ func TestRelayProcess(t *testing.T) {
 				t.Error("it has a file of its caller's open")
 			}
 		}
-		b.run("exec", "box", "--", "sh", "-c", "cat /proc/*/cmdline | tr '\\0' ' '").exits(0).hides("relay")
+		b.exec("box", "--", "sh", "-c", "cat /proc/*/cmdline | tr '\\0' ' '").exits(0).hides("relay")
 		b.run("delete", "box").exits(0)
 		same(t, "relays", 0, len(b.relays("box")))
 		absent(t, filepath.Join("/proc", pid, "fd/0"))
@@ -144,7 +144,8 @@ func TestRelayEnds(t *testing.T) {
 		}
 		eventually(t, "it is gone", func() bool { return len(b.relays("box")) == 0 })
 		b.run("state", "box").exits(0).prints(`"relay":{"status":"stopped"`)
-		a := b.run("exec", "--env", "X=1", "box", "--", "python3", "-c", connects, port).exits(1)
+		b.exec("box", "--", "python3", "-c", connects, port).complains("warning: the sandbox's relay has ended")
+		a := b.exec("--env", "X=1", "box", "--", "python3", "-c", connects, port).exits(1)
 		a.complains("warning: the sandbox's relay has ended", "ConnectionRefusedError")
 		b.run("delete", "box").exits(0)
 		same(t, "sandboxes", 0, len(b.ids()))
@@ -231,9 +232,9 @@ func TestForwardToSocket(t *testing.T) {
 try: print(socket.create_connection(("127.0.0.1",int(sys.argv[1])),10).recv(100).decode())
 except OSError as e: print(e.__class__.__name__)`
 		b.create("box", p)
-		b.run("exec", "box", "--", "python3", "-c", ask, "5000").exits(0).prints("from the socket")
+		b.exec("box", "--", "python3", "-c", ask, "5000").exits(0).prints("from the socket")
 		b.run("exec", "box", "--", "ln", "-s", secret, filepath.Join(ws, "s")).exits(0)
-		b.run("exec", "box", "--", "python3", "-c", ask, "5001").exits(0).hides("NOT FOR YOU")
+		b.exec("box", "--", "python3", "-c", ask, "5001").exits(0).hides("NOT FOR YOU")
 		b.run("delete", "box").exits(0)
 	})
 }

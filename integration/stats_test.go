@@ -305,7 +305,7 @@ func TestEventsOfParallelExecs(t *testing.T) {
 		var group sync.WaitGroup
 		errs := make([]error, n)
 		for i := range n {
-			cmd := b.command(call{env: []string{"SANDBOXRUN_PLAIN_EXEC=off"}}, "exec", "box", "true")
+			cmd := b.command(call{env: []string{longWay}}, "exec", "box", "true")
 			group.Go(func() { errs[i] = cmd.Run() })
 		}
 		group.Wait()
@@ -353,7 +353,7 @@ func TestEventsRotate(t *testing.T) {
 		if err := follow.Start(); err != nil {
 			t.Fatal(err)
 		}
-		long := call{env: []string{"SANDBOXRUN_PLAIN_EXEC=off"}}
+		long := call{env: []string{longWay}}
 		b.call(long, "exec", "box", "true").exits(0)
 		b.call(long, "exec", "box", "true").exits(0)
 		if info, err := os.Stat(file); err != nil || info.Size() > 10_000 || info.Mode() != 0o600 {

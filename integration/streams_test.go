@@ -10,7 +10,7 @@ import (
 
 // ways are the two ways of a plain exec; run has one.
 func ways() map[string]call {
-	return map[string]call{"short": {}, "long": {env: []string{"SANDBOXRUN_PLAIN_EXEC=off"}}}
+	return map[string]call{"short": {}, "long": {env: []string{longWay}}}
 }
 
 // TestOutputFails: output that the caller did not get is no success, whatever the command.
@@ -66,7 +66,7 @@ func TestOutputFails(t *testing.T) {
 			b.call(c, "exec", "box", "--", "sh", "-c", "echo hi || exit 9").exits(9)
 		}
 		b.call(call{wrap: []string{"sh", "-c", `exec "$@" >&-`, "sh"}}, "list").exits(125)
-		b.run("exec", "box", "--", "echo", "alive").exits(0).prints("alive\n")
+		b.exec("box", "--", "echo", "alive").exits(0).prints("alive\n")
 	})
 }
 
@@ -109,25 +109,26 @@ func TestInputStays(t *testing.T) {
 		list := b.file("list", "1\n2\n3\n")
 		const loop = `n=0; while read -r l; do "$@" || exit; n=$((n+1)); done; echo loops:$n`
 		big := b.file("big", string(bytes.Repeat([]byte("0123456789abcde\n"), 50_000)))
-		for _, args := range [][]string{{"run", "-p", p, "--"}, {"exec", "--stdin", "box", "--"}} {
+		for i, args := range [][]string{{"run", "-p", p, "--"}, {"exec", "--stdin", "box", "--"}, {"exec", "--stdin", "box", "--"}} {
+			way := []string{"", "", longWay}[i:][:1]
 			for _, from := range []string{`<"$0"`, `< <(cat "$0")`, `< <(cat "$0"; sleep 0.3)`} {
-				a := b.call(call{wrap: []string{"bash", "-c", "{ " + loop + "; } " + from, list}}, append(args, "true")...)
+				a := b.call(call{env: way, wrap: []string{"bash", "-c", "{ " + loop + "; } " + from, list}}, append(args, "true")...)
 				a.exits(0).prints("loops:3")
 			}
 			// Of a file the rest is still there, however much was read.
 			for _, n := range []int{0, 1, 4096, 5000, 70_000, 200_000, 800_000 - 10} {
 				const rest = `{ "$@" >/dev/null; wc -c; } <"$0"`
-				a := b.call(call{wrap: []string{"sh", "-c", rest, big}}, append(args, "head", "-c", fmt.Sprint(n))...)
+				a := b.call(call{env: way, wrap: []string{"sh", "-c", rest, big}}, append(args, "head", "-c", fmt.Sprint(n))...)
 				same(t, fmt.Sprintf("left of a file after %d bytes", n), fmt.Sprintln(800_000-n), a.stdout)
 			}
 			// Of a pipe too, as long as the program has read little.
 			for _, n := range []int{1, 4096, 5000, 40_000} {
-				a := b.call(call{wrap: []string{"sh", "-c", `cat "$0" | { "$@" >/dev/null; wc -c; }`, big}}, append(args, "head", "-c", fmt.Sprint(n))...)
+				a := b.call(call{env: way, wrap: []string{"sh", "-c", `cat "$0" | { "$@" >/dev/null; wc -c; }`, big}}, append(args, "head", "-c", fmt.Sprint(n))...)
 				same(t, fmt.Sprintf("left in a pipe after %d bytes", n), fmt.Sprintln(800_000-n), a.stdout)
 			}
 			// All of it arrives, by whatever it comes.
 			for _, from := range []string{`"$@" <"$0"`, `cat "$0" | "$@"`, `bash -c 'exec 3<"$0"; "$@" <&3' "$0" "$@"`} {
-				b.call(call{wrap: []string{"sh", "-c", from, big}}, append(args, "cksum")...).exits(0).prints(strings.Fields(cksum(t, big))[0] + " 800000")
+				b.call(call{env: way, wrap: []string{"sh", "-c", from, big}}, append(args, "cksum")...).exits(0).prints(strings.Fields(cksum(t, big))[0] + " 800000")
 			}
 		}
 		needProgram(t, "python3")
@@ -144,6 +145,11 @@ while True: # one line at a time, as a shell reads
     print("line", line.decode().strip(), flush=True)
     subprocess.run(sys.argv[1:], stdin=b, check=True)`
 		b.call(call{wrap: []string{"python3", "-c", socket}}, "run", "-p", p, "--", "true").exits(0).prints("line 1\nline 2\nline 3\n")
+		for _, c := range ways() {
+			c.wrap = []string{"python3", "-c", socket}
+			b.call(c, "exec", "-i", "box", "--", "true").exits(0).prints("line 1\nline 2\nline 3\n")
+			b.call(c, "exec", "-i", "box", "--", "cat").exits(0).prints("line 1\n2\n3\n")
+		}
 	})
 }
 
@@ -162,9 +168,9 @@ func TestInputFails(t *testing.T) {
 		t := b.t
 		p := b.policy(object{})
 		b.create("box", p)
-		for _, args := range [][]string{{"run", "-p", p, "--"}, {"exec", "-i", "box", "--"}} {
+		for i, args := range [][]string{{"run", "-p", p, "--"}, {"exec", "-i", "box", "--"}, {"exec", "-i", "box", "--"}} {
 			with := func(redirect string, command ...string) *answer {
-				return b.call(call{wrap: []string{"sh", "-c", `"$@" ` + redirect + `; exit`, "sh"}}, append(args, command...)...)
+				return b.call(call{env: []string{"", "", longWay}[i:][:1], wrap: []string{"sh", "-c", `"$@" ` + redirect + `; exit`, "sh"}}, append(args, command...)...)
 			}
 			with("</tmp", "cat").exits(1).complains("standard input is a directory", "cat:")
 			with("</tmp", "true").exits(0)
@@ -173,7 +179,7 @@ func TestInputFails(t *testing.T) {
 			with("</proc/$$/mem", "cat").exits(125).complains("sandboxrun: input_failed: read standard input: ")
 			with("</proc/$$/mem", "sh", "-c", "cat; exit 3").exits(3).complains("input_failed")
 		}
-		b.call(call{wrap: []string{"sh", "-c", `"$@" </proc/$$/mem; exit`, "sh"}}, "exec", "--json", "-i", "box", "--", "cat").
+		b.execWith(call{wrap: []string{"sh", "-c", `"$@" </proc/$$/mem; exit`, "sh"}}, "--json", "-i", "box", "--", "cat").
 			exits(125).prints(`"error":{"code":"input_failed"`, `"outcome":"exited"`)
 		needProgram(t, "python3")
 		// A pipe that somebody else has made non-blocking is not at its end when it is empty.
@@ -185,6 +191,7 @@ os.set_blocking(r, False)
 for i in range(4): time.sleep(0.1); os.write(w, b"part%d\n" % i)
 os.close(w); sys.exit(p.wait())`
 		b.call(call{wrap: []string{"python3", "-c", nonblocking}}, "run", "-p", p, "--", "cat").exits(0).prints("part0\npart1\npart2\npart3\n")
+		b.execWith(call{wrap: []string{"python3", "-c", nonblocking}}, "-i", "box", "--", "cat").exits(0).prints("part0\npart1\npart2\npart3\n")
 		// The same for an output that is full.
 		const slow = `
 import os, subprocess, sys, time

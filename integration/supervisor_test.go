@@ -19,7 +19,7 @@ import (
 
 // bothWays are the environments in which exec is answered before the Go runtime starts, and by it.
 func bothWays() map[string][]string {
-	return map[string][]string{"plain": nil, "go": {"SANDBOXRUN_PLAIN_EXEC=off"}}
+	return map[string][]string{"plain": nil, "go": {longWay}}
 }
 
 // statusLine is a field of /proc/PID/status.
@@ -179,7 +179,7 @@ func TestStartThatBlocks(t *testing.T) {
 		}
 		eventually(t, "no process is left", func() bool { return processes(tool) == 0 })
 		f.Close()
-		b.run("exec", "free", tool).exits(0)
+		b.exec("free", tool).exits(0)
 	})
 }
 

@@ -29,7 +29,7 @@ func TestSuspend(t *testing.T) {
 			a := b.atTerminal("suspend", call{}, args...)
 			a.exits(0).prints("begun True", "stopped True", "quiet True", "beats again True", "interrupted True")
 		}
-		b.atTerminal("suspend", call{env: []string{"SANDBOXRUN_PLAIN_EXEC=off"}}, "exec", "box", "--").
+		b.atTerminal("suspend", call{env: []string{longWay}}, "exec", "box", "--").
 			prints("stopped True", "quiet True", "beats again True", "interrupted True")
 		// The wall clock goes on meanwhile, as that of timeout(1) does.
 		b.atTerminal("wall", call{}, "exec", "--timeout", "1.5", "box", "--").prints("timed out True")

@@ -395,7 +395,7 @@ func TestBadTimesNoMemory(t *testing.T) {
 				t.Errorf("with %d MiB: %v after %v", mib, a, a.took)
 			}
 			eventually(t, "its programs have ended", func() bool { return processes(m) == 0 })
-			same(t, "the sandbox", "alive\n", b.run("exec", "box", "echo", "alive").stdout)
+			same(t, "the sandbox", "alive\n", b.exec("box", "echo", "alive").stdout)
 			if b.call(call{wrap: limited(mib)}, "create", "-p", p, "new").status == 0 {
 				b.run("delete", "new").exits(0)
 			}
@@ -413,7 +413,7 @@ func TestBadTimesClock(t *testing.T) {
 	flavours(t, func(b *box) {
 		t := b.t
 		b.create("box", b.files("", object{}))
-		b.run("exec", "box", "true").exits(0)
+		b.exec("box", "true").exits(0)
 		ahead := time.Now().Add(1000 * time.Hour).UTC()
 		events := filepath.Join(b.state, "box", "events.jsonl")
 		changed := regexp.MustCompile(`(?m)(^{"time":")[^"]*`).ReplaceAllString(b.read(events), "${1}"+ahead.Format("2006-01-02T15:04:05.000000000Z"))
@@ -426,7 +426,7 @@ func TestBadTimesClock(t *testing.T) {
 		if r.ExitCode != 4 || r.Usage.WallMS < 100 || r.Usage.WallMS > 10_000 {
 			t.Errorf("%+v", r)
 		}
-		b.run("exec", "--timeout", "0.3", "box", "sleep", "20").exits(124)
+		b.exec("--timeout", "0.3", "box", "sleep", "20").exits(124)
 	})
 }
 

@@ -33,8 +33,8 @@ func TestTricksAboveADeny(t *testing.T) {
 					if id == "two" {
 						b.create(id, policy)
 					}
-					b.run("exec", id, "--", "true").exits(0)
-					b.run("exec", id, "--", "sh", "-c", `cd "$1"; chmod 755 a a/b; cat a/b/secret; exit 0`, "sh", ws).exits(0).hides("THE-SECRET")
+					b.exec(id, "--", "true").exits(0)
+					b.exec(id, "--", "sh", "-c", `cd "$1"; chmod 755 a a/b; cat a/b/secret; exit 0`, "sh", ws).exits(0).hides("THE-SECRET")
 				}
 				b.run("delete", "one").exits(0)
 				b.run("delete", "two").exits(0)
@@ -57,7 +57,7 @@ func TestMovesStayInTheGrant(t *testing.T) {
 		b.create("box", policy)
 		const swap = `cd "$1"; mv x y; ln -s "$2" x; exit 0`
 		b.run("exec", "box", "--", "sh", "-c", swap, "sh", ws, b.path("victim")).exits(0)
-		b.run("exec", "box", "--", "true").exits(0)
+		b.exec("box", "--", "true").exits(0)
 		same(t, "the host's file", "the host's", b.read(victim))
 		// What appears in the grant itself is still moved: the control.
 		b.run("exec", "box", "--", "sh", "-c", "echo planted >/s/secret").exits(0).complains("moved to")

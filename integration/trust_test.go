@@ -101,7 +101,7 @@ func TestStateIsBelieved(t *testing.T) {
 		}
 		b.create("one", policy(one))
 		b.create("two", policy(two))
-		ways := map[string]call{"plain": {}, "Go's": {env: []string{"SANDBOXRUN_PLAIN_EXEC=off"}}}
+		ways := map[string]call{"plain": {}, "Go's": {env: []string{longWay}}}
 		at := func(id, name string) string { return filepath.Join(b.state, id, name) }
 		put := func(name, content string) {
 			t.Helper()
@@ -138,7 +138,7 @@ func TestStateIsBelieved(t *testing.T) {
 		b.mustDo(os.Link(at("one", "state.json"), b.path("link")))
 		b.call(ways["Go's"], "exec", "one", "true").exits(125).complains("state_changed")
 		b.mustDo(os.Remove(b.path("link")), os.Rename(filepath.Join(b.state, "two"), filepath.Join(b.state, "three")))
-		b.run("exec", "three", "true").exits(125)
+		b.exec("three", "true").exits(125)
 		b.mustDo(os.Rename(filepath.Join(b.state, "three"), filepath.Join(b.state, "two")))
 		// It can be deleted all the same.
 		put("state.json", "{}")

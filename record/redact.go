@@ -10,15 +10,18 @@ import (
 	"unicode/utf8"
 )
 
-// secretLength is the minimum length, in characters, of a value that is redacted. Shorter values occur in all kinds of text by
+// SecretLength is the minimum length, in characters, of a value that is redacted. Shorter values occur in all kinds of text by
 // chance.
-const secretLength = 16
+const SecretLength = 16
+
+// SecretEnds are the ends of the names of variables that may be keys.
+func SecretEnds() []string { return []string{"_KEY", "_TOKEN", "_SECRET"} }
 
 // Secret reports whether a variable counts as a key, by its name and the length of its value.
 func Secret(name, value string) bool {
-	for _, end := range []string{"_KEY", "_TOKEN", "_SECRET"} {
+	for _, end := range SecretEnds() {
 		if strings.HasSuffix(name, end) {
-			return utf8.RuneCountInString(value) >= secretLength
+			return utf8.RuneCountInString(value) >= SecretLength
 		}
 	}
 	return false

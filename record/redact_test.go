@@ -216,9 +216,9 @@ func TestRedactAsSlowly(t *testing.T) {
 		env := map[string]string{}
 		text := letters(rnd.IntN(40))
 		for _, name := range []string{"A_KEY", "B_KEY", "C_TOKEN", "D_SECRET"} {
-			value := letters(secretLength + rnd.IntN(8))
-			if rnd.IntN(2) == 0 && len(text) > secretLength { // one that overlaps what there is
-				value = append(bytes.Clone(text[len(text)-secretLength+rnd.IntN(4):]), value[:12]...)
+			value := letters(SecretLength + rnd.IntN(8))
+			if rnd.IntN(2) == 0 && len(text) > SecretLength { // one that overlaps what there is
+				value = append(bytes.Clone(text[len(text)-SecretLength+rnd.IntN(4):]), value[:12]...)
 			}
 			env[name] = string(value)
 			text = append(text, value[rnd.IntN(4)*rnd.IntN(5):]...)

@@ -2,7 +2,7 @@
 // follows it (read.go). It imports of ours fault, owner and spec.
 //
 // What has happened in a sandbox is kept in its directory, ID/events.jsonl, for people and programs to look at. Nothing
-// of ours depends on it. forkexec/client.c writes the events of plain execs, so the form is fixed:
+// of ours depends on it. On the short way of exec forkexec/events.c writes events from templates, so the form is fixed:
 //
 // A line is a JSON object without spaces between its parts and one '\n'. It begins with `{"time":"`, which stands
 // nowhere else in it since quotes within strings are escaped: by that a reader finds where a line begins behind one that

@@ -163,16 +163,16 @@ func writeOnce(fd int, line []byte) error {
 	}
 }
 
-const (
-	eventStart = `{"time":"`
-	eventTime  = "2006-01-02T15:04:05.000000000Z"
-)
+const eventStart = `{"time":"`
+
+// TimeForm is how times are written.
+const TimeForm = "2006-01-02T15:04:05.000000000Z"
 
 // Encode makes the event's line, with the newline.
 func (e *Event) Encode() ([]byte, error) {
 	var buf bytes.Buffer
 	buf.WriteString(eventStart)
-	buf.Write(e.Time.UTC().AppendFormat(buf.AvailableBuffer(), eventTime))
+	buf.Write(e.Time.UTC().AppendFormat(buf.AvailableBuffer(), TimeForm))
 	buf.WriteByte('"')
 	comma := buf.Len()
 	enc := json.NewEncoder(&buf)

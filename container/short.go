@@ -1,0 +1,290 @@
+package container
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/sandboxrun/sandboxrun/container/journal"
+	"github.com/sandboxrun/sandboxrun/forkexec"
+	"github.com/sandboxrun/sandboxrun/record"
+	"github.com/sandboxrun/sandboxrun/spec"
+)
+
+// An exec whose command line is plain takes the short way (forkexec/client.c): it is run before Go starts. Here is what a sandbox gives
+// it for that, its answers included, and what becomes of an exec that has ended otherwise than by its program's exit.
+
+// shortLaunch is what the short way reads. Where an exec has more to do than to start a program it is empty.
+func (sb *Sandbox) shortLaunch(filter []unix.SockFilter) ([]byte, error) {
+	l := &sb.state.Launch
+	if l.Limits.Disk > 0 || l.SetGroup || sb.state.Record != nil || sb.explains() {
+		return nil, nil
+	}
+	var cmd forkexec.Command
+	sb.limit(&cmd, sb.effective(Request{}), nil)
+	launch := forkexec.Launch{
+		Namespaces: l.Namespaces, DropGroups: l.DropGroups,
+		UID: l.UID, GID: l.GID, ShownUID: l.ShownUID, ShownGID: l.ShownGID, Umask: l.Umask, Dir: l.Dir,
+		Mounts: l.Mounts, Granted: shortGranted(l.Granted), Env: l.Env, EnvAllow: l.EnvAllow, EnvSet: l.EnvSet, Filter: filter,
+		Limits: cmd.Limits, Rlimits: cmd.Rlimits, CPUs: cmd.CPUs,
+	}
+	for _, w := range l.Watch {
+		if w.Ino != 0 {
+			launch.Watch = append(launch.Watch, forkexec.Watch{Path: w.Inside, Dev: w.Dev, Ino: w.Ino})
+			continue
+		}
+		grant := forkexec.Grant{Host: w.Grant, Shown: w.shownGrant()}
+		at := slices.Index(launch.Grants, grant)
+		if at < 0 {
+			at = len(launch.Grants)
+			launch.Grants = append(launch.Grants, grant)
+		}
+		launch.Absent = append(launch.Absent, forkexec.Absent{Grant: at, Below: w.below(), Writable: w.Writable})
+	}
+	var err error
+	if launch.Answer, err = sb.answer(); err != nil {
+		return nil, err
+	}
+	return launch.Encode(), nil
+}
+
+// answer makes the templates.
+func (sb *Sandbox) answer() (forkexec.Answer, error) {
+	l := &sb.state.Launch
+	fine, failed := "null", strconv.Quote(FindingFailed)
+	a := forkexec.Answer{
+		Fine: fine, Failed: failed, Output: keptOutput(l.Limits), CPUBackstop: backstop, Visible: sb.visible(),
+	}
+	if l.CPUFollowsWall {
+		a.CPUPerWall = int(spec.CPUTime(1))
+	}
+	if l.Redact {
+		a.Secrets, a.SecretLength = record.SecretEnds(), record.SecretLength
+	}
+	if sb.state.Relay != nil {
+		a.Relay = relayLock
+	}
+	var err error
+	for i := range a.Results {
+		if a.Results[i], err = sb.resultTemplate(i&forkexec.ShortMerged != 0, i&forkexec.ShortTimeout != 0); err != nil {
+			return a, err
+		}
+	}
+	if a.Started, err = eventTemplate(journal.Event{Event: journal.Started, ExecStart: &journal.ExecStart{Command: stands(forkexec.HoleCommand)}}); err != nil {
+		return a, err
+	}
+	finding := stands(forkexec.HoleFinding)
+	a.Ended, err = eventTemplate(journal.Event{Event: journal.Ended, ExecEnd: &journal.ExecEnd{
+		Outcome: Exited, Finding: &finding, ExitCode: int(standsNumber(forkexec.HoleStatus)), WallMS: float64(standsNumber(forkexec.HoleWall)),
+		CPUMS: float64(standsNumber(forkexec.HoleCPU)), MaxRSSBytes: standsNumber(forkexec.HoleRSS),
+	}})
+	return a, err
+}
+
+// standsFor is more than any number that a template has, and less than what JSON rounds.
+const standsFor = 9_007_199_254_740_000
+
+// standsTime stands for any other length of time, and standsCPU for what comes of it.
+const standsTime = 3_333_333_333 * time.Second
+
+// standsNumber stands for a hole while a template is made.
+func standsNumber(hole string) int64 { return standsFor + int64(hole[1]) }
+
+func stands(hole string) string { return strconv.FormatInt(standsNumber(hole), 10) }
+
+// makeTemplate puts holes where something stands for them. Each must be found once; else the template is empty.
+func makeTemplate(text []byte, list map[string]string) string {
+	t := strings.TrimSuffix(string(text), "\n")
+	for is, hole := range list {
+		if strings.Count(t, is) != 1 {
+			return ""
+		}
+		t = strings.Replace(t, is, hole, 1)
+	}
+	return t
+}
+
+func standing(holes ...string) map[string]string {
+	list := map[string]string{}
+	for _, h := range holes {
+		is := stands(h)
+		if h == forkexec.HoleFinding {
+			is = strconv.Quote(is) // it may be null
+		}
+		list[is] = h
+	}
+	return list
+}
+
+// resultTemplate is the result of a program that has exited.
+func (sb *Sandbox) resultTemplate(merged, timeout bool) (string, error) {
+	var req Request
+	if timeout {
+		req.Timeout = standsTime
+	}
+	var cmd forkexec.Command
+	limits := sb.effective(req)
+	sb.limit(&cmd, limits, nil)
+	reported, err := sb.reported(&cmd, limits)
+	if err != nil {
+		return "", err
+	}
+	r := (&Running{sb: sb, Name: stands(forkexec.HoleExec), limits: limits, reported: reported, merged: merged, stdout: newKeeper(1), stderr: newKeeper(1)}).
+		conclude(forkexec.Status{}, 0, false)
+	r.ExitCode = int(standsNumber(forkexec.HoleStatus))
+	r.find(stands(forkexec.HoleFinding))
+	r.Stdout, r.Stderr = stands(forkexec.HoleStdout), stands(forkexec.HoleStderr)
+	r.StdoutBytes, r.StderrBytes = standsNumber(forkexec.HoleStdoutBytes), standsNumber(forkexec.HoleStderrBytes)
+	r.Usage = Usage{
+		WallMS: float64(standsNumber(forkexec.HoleWall)), CPUMS: float64(standsNumber(forkexec.HoleCPU)), MaxRSSBytes: standsNumber(forkexec.HoleRSS),
+		WrittenBytes: standsNumber(forkexec.HoleWritten), Processes: int(standsNumber(forkexec.HoleTasks)),
+	}
+	list := standing(forkexec.HoleExec, forkexec.HoleStatus, forkexec.HoleFinding, forkexec.HoleStdout, forkexec.HoleStderr, forkexec.HoleStdoutBytes,
+		forkexec.HoleStderrBytes, forkexec.HoleWall, forkexec.HoleCPU, forkexec.HoleRSS, forkexec.HoleWritten, forkexec.HoleTasks)
+	if timeout {
+		list[fmt.Sprintf("%.0f", limits.Wall.Seconds())] = forkexec.HoleWallLimit
+		if sb.state.Launch.CPUFollowsWall {
+			list[fmt.Sprintf("%.0f", limits.CPU.Seconds())] = forkexec.HoleCPULimit
+		}
+	}
+	data, err := r.Encode()
+	return makeTemplate(data, list), err
+}
+
+func eventTemplate(e journal.Event) (string, error) {
+	e.Exec, e.Time = stands(forkexec.HoleExec), time.Unix(0, 0)
+	list := standing(forkexec.HoleExec)
+	if e.ExecStart != nil {
+		list = standing(forkexec.HoleExec, forkexec.HoleCommand)
+	}
+	if e.ExecEnd != nil {
+		list = standing(forkexec.HoleExec, forkexec.HoleFinding, forkexec.HoleStatus, forkexec.HoleWall, forkexec.HoleCPU, forkexec.HoleRSS)
+	}
+	list[e.Time.UTC().Format(journal.TimeForm)] = forkexec.HoleTime
+	data, err := e.Encode()
+	return makeTemplate(data, list), err
+}
+
+// visible are the device and inode of all that the sandbox shows, so that nothing goes where a program could be. It is empty
+// where that is not known.
+func (sb *Sandbox) visible() [][2]uint64 {
+	shows, err := sb.shows()
+	if err != nil {
+		return nil
+	}
+	in, err := sb.inside()
+	if err != nil {
+		return nil
+	}
+	defer unix.Close(in.FD)
+	var list [][2]uint64
+	targets := map[string]bool{}
+	for _, m := range shows.There {
+		dev, ino, err := in.Identify(m.Target)
+		if err != nil || targets[m.Target] { // what is mounted over something else hides that
+			return nil
+		}
+		targets[m.Target] = true
+		list = append(list, [2]uint64{dev, ino})
+	}
+	return list
+}
+
+// Ended is an exec of the short way that is to be judged.
+type Ended struct {
+	*forkexec.Short
+	sb *Sandbox
+}
+
+// TakeEnded gives the exec that was run before Go started, if there is one. It gives it once.
+func TakeEnded() (*Ended, error) {
+	short, err := forkexec.TakeShort()
+	if short == nil || err != nil {
+		return nil, err
+	}
+	state, err := parseState(short.Sealed.ID, short.Sealed.State)
+	if err != nil {
+		return nil, err
+	}
+	return &Ended{short, &Sandbox{state: state, dir: short.State}}, nil
+}
+
+// Result is what has become of it.
+func (e *Ended) Result(req Request) (*Result, error) {
+	sb := e.sb
+	req.env, req.redactor = sb.environ(req)
+	r := &Running{
+		sb: sb, Name: e.Exec, limits: sb.effective(req), redactor: req.redactor, args: req.Args, merged: e.Merged,
+		stdout: e.keeper(0, req.Stdout != nil), stderr: e.keeper(1, req.Stderr != nil), lookouts: e.lookouts(),
+	}
+	var cmd forkexec.Command
+	sb.limit(&cmd, r.limits, nil)
+	var err error
+	if r.reported, err = sb.reported(&cmd, r.limits); err != nil {
+		return nil, err
+	}
+	if e.RelayGone {
+		r.warnings = append(r.warnings, relayEnded)
+	}
+	if e.NoteFailed != nil {
+		r.warnings = append(r.warnings, unnoted(fmt.Errorf("write %s: %w", journal.File, e.NoteFailed)))
+	}
+	if e.InputFailed != nil {
+		r.inputFailed.set(e.InputFailed)
+	}
+	res := r.conclude(e.Status, e.Wall, false)
+	if e.Noted {
+		return res, nil
+	}
+	if err := r.noteEnded(res); err != nil && !slices.Contains(res.Warnings, unnoted(err)) {
+		res.Warnings = append(res.Warnings, unnoted(err))
+	}
+	return res, nil
+}
+
+func (e *Ended) keeper(i int, away bool) *keeper {
+	k := &e.Output[i]
+	size := int(keptOutput(e.sb.state.Launch.Limits))
+	return &keeper{limit: size, head: k.Head, tail: k.Tail, next: k.Next, total: k.Total, away: away || i == 1 && e.Merged}
+}
+
+// lookouts are what the exec found at the denied paths when it started: masks, or nothing.
+func (e *Ended) lookouts() *lookouts {
+	all := &lookouts{grants: map[string]*grantDir{}}
+	absent := e.Absent
+	for _, w := range e.sb.state.Launch.Watch {
+		l := lookout{Watch: w, there: w.Ino != 0}
+		if !l.there {
+			shown := w.shownGrant()
+			if all.grants[shown] == nil {
+				all.grants[shown] = &grantDir{absent[0]}
+			}
+			l.grant, absent = all.grants[shown], absent[1:]
+		}
+		all.list = append(all.list, l)
+	}
+	return all
+}
+
+// File is where its result is to be written, if that is a file which is not whole yet.
+func (e *Ended) File(name string) *ResultFile {
+	if e.ResultDir == nil {
+		return nil
+	}
+	_, base, _ := splitResult(name)
+	return &ResultFile{name: name, dir: e.ResultDir, base: base, new: e.ResultName, f: e.ResultFile}
+}
+
+// Failed is why a stream of the program's could not be written: 0 is standard output.
+func (e *Ended) Failed(stream int) error { return e.Output[stream].Failed }
+
+func keptOutput(l spec.Limits) int64 {
+	if l.Output > 0 {
+		return l.Output
+	}
+	return DefaultOutput
+}

@@ -147,8 +147,9 @@ func (s *surveyor) packages(p string) (d datum, ok bool) {
 		return d, false
 	}
 	d = datum{path: p, dir: info.Mode.IsDir()}
+	in, err := SomeNames(s.tree, p, 1)
 	switch {
-	case d.dir && len(SomeNames(s.tree, p, 1)) == 0:
+	case d.dir && err == nil && len(in) == 0:
 		d.copy = []Entry{{Path: p, Kind: EntryDir, Mode: 0o755}}
 	case !d.dir && info.Size <= maxCopyBytes:
 		d.copy = s.copied(d, listed{p, info})
@@ -262,12 +263,14 @@ func (s *surveyor) isService(name string) bool {
 	if s.services == nil {
 		s.services = map[string]bool{}
 		const all = 1 << 16
-		for _, unit := range SomeNames(s.tree, "/usr/lib/systemd/system", all) {
+		units, _ := SomeNames(s.tree, "/usr/lib/systemd/system", all) // a host without one has no such services
+		for _, unit := range units {
 			if n, ok := strings.CutSuffix(unit, ".service"); ok {
 				s.services[strings.TrimSuffix(n, "@")] = true
 			}
 		}
-		for _, script := range SomeNames(s.tree, "/etc/init.d", all) {
+		scripts, _ := SomeNames(s.tree, "/etc/init.d", all)
+		for _, script := range scripts {
 			s.services[script] = true
 		}
 	}

@@ -1,6 +1,7 @@
 package rootfs
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -59,15 +60,7 @@ func (t hostTree) Readlink(p string) (string, error) {
 }
 
 func (t hostTree) ReadDir(p string) ([]string, error) {
-	list, err := ask(t.servers, p, func() ([]fs.DirEntry, error) { return os.ReadDir(p) })
-	if err != nil {
-		return nil, treeError(err)
-	}
-	names := make([]string, len(list))
-	for i, e := range list {
-		names[i] = e.Name()
-	}
-	return names, nil
+	return ask(t.servers, p, func() ([]string, error) { return some(p, -1, 0) })
 }
 
 // ReadFile reads a regular file, and opens nothing else.
@@ -81,11 +74,18 @@ func readFile(p string) ([]byte, error) {
 		return nil, treeError(err)
 	}
 	defer f.Close()
-	data, err := io.ReadAll(io.LimitReader(f, maxReadFile+1))
-	if err == nil && len(data) > maxReadFile {
-		err = fmt.Errorf("read %q: larger than %d bytes", p, maxReadFile)
+	info, err := f.Stat()
+	if err != nil {
+		return nil, treeError(err)
 	}
-	return data, err
+	data := bytes.NewBuffer(make([]byte, 0, min(max(info.Size(), 0), maxReadFile)+bytes.MinRead))
+	if _, err := data.ReadFrom(io.LimitReader(f, maxReadFile+1)); err != nil {
+		return nil, err
+	}
+	if data.Len() > maxReadFile {
+		return nil, fmt.Errorf("read %q: larger than %d bytes", p, maxReadFile)
+	}
+	return data.Bytes(), nil
 }
 
 // Open opens a regular file for Explainer.Program, in the same way.

@@ -4,7 +4,7 @@ package forkexec
 
 /*
 #cgo CFLAGS: -std=gnu11 -O2 -Wall -Wextra
-#cgo LDFLAGS: -Wl,--wrap=pthread_create
+#cgo LDFLAGS: -Wl,--wrap=pthread_create -Wl,--wrap=nsexec
 #include "forkexec.h"
 */
 import "C"

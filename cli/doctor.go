@@ -9,8 +9,8 @@ import (
 	"github.com/urfave/cli/v2"
 	"golang.org/x/sys/unix"
 
-	"github.com/sandboxrun/sandboxrun/container"
 	"github.com/sandboxrun/sandboxrun/container/doctor"
+	"github.com/sandboxrun/sandboxrun/container/result"
 )
 
 func (p *program) doctorCommand() *cli.Command {
@@ -68,15 +68,15 @@ func (p *program) doctor(c *cli.Context) error {
 // doctorJSON is the report as JSON. Error is the error of run.
 type doctorJSON struct {
 	*doctor.Report
-	Error *container.ResultError `json:"error"`
-	UID   int                    `json:"uid"`
+	Error *result.Error `json:"error"`
+	UID   int           `json:"uid"`
 }
 
 func asJSON(r *doctor.Report) doctorJSON {
 	j := doctorJSON{Report: r, UID: os.Geteuid()}
 	if r.Err != nil {
 		s := describe(r.Err)
-		j.Error = &container.ResultError{Code: s.code, Message: s.message, Hint: s.hint}
+		j.Error = &result.Error{Code: s.code, Message: s.message, Hint: s.hint}
 	}
 	return j
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/sandboxrun/sandboxrun/container"
+	"github.com/sandboxrun/sandboxrun/container/result"
 	"github.com/sandboxrun/sandboxrun/spec"
 )
 
@@ -205,9 +206,9 @@ func (p *program) conclude(e *container.Ended, req container.Request) error {
 	return nil
 }
 
-func (p *program) finish(r *container.Result) {
+func (p *program) finish(r *result.Result) {
 	if err := p.out.failed(); err != nil && r.Error == nil {
-		r.Error = &container.ResultError{Code: codeOutputFailed, Message: "write standard output: " + reason(err)}
+		r.Error = &result.Error{Code: codeOutputFailed, Message: "write standard output: " + reason(err)}
 	}
 	p.status = r.ExitCode
 	if r.Error != nil && p.status == 0 && r.Error.Code != codeOutputFailed { // lostOutput handles a lost output
@@ -233,7 +234,7 @@ func (p *program) finish(r *container.Result) {
 }
 
 // exceeded says which limit a program has met.
-func exceeded(r *container.Result) string {
+func exceeded(r *result.Result) string {
 	limit := func(name string) float64 {
 		for _, l := range r.Limits {
 			if l.Name == name {
@@ -243,27 +244,27 @@ func exceeded(r *container.Result) string {
 		return 0
 	}
 	switch r.Outcome {
-	case container.Timeout:
+	case result.Timeout:
 		return fmt.Sprintf("the program was ended after %.1f s", r.Usage.WallMS/1000)
-	case container.IdleTimeout:
+	case result.IdleTimeout:
 		return fmt.Sprintf("the program was ended: it wrote nothing for %.6g s", limit("idle"))
-	case container.CPUExceeded:
+	case result.CPUExceeded:
 		return fmt.Sprintf("the program was ended: it used more than %.6g s of processor time", limit("cpu"))
-	case container.MemoryExceeded:
+	case result.MemoryExceeded:
 		return fmt.Sprintf("the program was ended: it used more than %s of memory", size(limit("memory")))
-	case container.PidsExceeded:
+	case result.PidsExceeded:
 		if r.Killed {
 			return fmt.Sprintf("the program was ended: it had more than %.0f processes", limit("pids"))
 		}
 		return fmt.Sprintf("the program wanted more than %.0f processes", limit("pids"))
-	case container.DiskExceeded:
+	case result.DiskExceeded:
 		if r.Killed {
 			return fmt.Sprintf("the program was ended: more than %s was written to writable directories", size(limit("disk")))
 		}
 		return fmt.Sprintf("more than %s was written to writable directories", size(limit("disk")))
-	case container.OutputExceeded:
+	case result.OutputExceeded:
 		return "the program was ended: it wrote more than limits.output"
-	case container.FileExceeded:
+	case result.FileExceeded:
 		return fmt.Sprintf("the program wanted a file of more than %s", size(limit("file")))
 	}
 	return ""

@@ -11,6 +11,7 @@ import (
 
 	"github.com/sandboxrun/sandboxrun/container"
 	"github.com/sandboxrun/sandboxrun/container/diagnose"
+	"github.com/sandboxrun/sandboxrun/container/result"
 	"github.com/sandboxrun/sandboxrun/rootfs"
 	"github.com/sandboxrun/sandboxrun/spec"
 )
@@ -69,7 +70,7 @@ func describePolicy(pe *spec.PolicyError) errorText {
 func (p *program) report(err error) int {
 	s := describe(err)
 	p.complain(s)
-	result := container.NotStartedResult(err, &container.ResultError{Code: s.code, Message: s.message, Hint: s.hint})
+	result := result.FromError(err, &result.Error{Code: s.code, Message: s.message, Hint: s.hint})
 	if p.jsonResult && !p.resultPrinted {
 		p.printJSON(result)
 	}

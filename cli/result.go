@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/sandboxrun/sandboxrun/container"
+	"github.com/sandboxrun/sandboxrun/container/result"
 )
 
 // --result writes the result of run and exec. The program's streams then pass through unchanged.
@@ -73,7 +74,7 @@ func (p *program) openResult(sb *container.Sandbox) (err error) {
 }
 
 // writeResult writes the result to the destination of --result, once.
-func (p *program) writeResult(r *container.Result) {
+func (p *program) writeResult(r *result.Result) {
 	to := &p.result
 	if to.done || to.fd == nil && to.path == "" {
 		return
@@ -119,7 +120,7 @@ func (p *program) resultCommand() *cli.Command {
 				if err := noArguments(c); err != nil {
 					return err
 				}
-				_, err := p.out.Write(container.ResultSchema())
+				_, err := p.out.Write(result.Schema())
 				return err
 			},
 		}},

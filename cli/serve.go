@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/sandboxrun/sandboxrun/container"
+	"github.com/sandboxrun/sandboxrun/container/result"
 	"github.com/sandboxrun/sandboxrun/rpc"
 	"github.com/sandboxrun/sandboxrun/spec"
 )
@@ -147,7 +148,7 @@ func rpcError(err error) error {
 	if said.code == "usage" {
 		code = rpc.CodeParams
 	}
-	return &rpc.Error{Code: code, Message: said.message, Data: container.ResultError{Code: said.code, Message: said.message, Hint: said.hint}}
+	return &rpc.Error{Code: code, Message: said.message, Data: result.Error{Code: said.code, Message: said.message, Hint: said.hint}}
 }
 
 // params reads the parameters of a request. What is not known is an error, as in a policy.

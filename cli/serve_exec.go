@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/sandboxrun/sandboxrun/container"
+	"github.com/sandboxrun/sandboxrun/container/result"
 	"github.com/sandboxrun/sandboxrun/rpc"
 	"github.com/sandboxrun/sandboxrun/spec"
 )
@@ -104,7 +105,7 @@ func (n *session) byID(id json.RawMessage) *servedExec {
 }
 
 func noSuchExec(id json.RawMessage) error {
-	return &rpc.Error{Code: rpc.CodeFailed, Message: fmt.Sprintf("no exec with the id %.128s runs", id), Data: container.ResultError{Code: "not_found"}}
+	return &rpc.Error{Code: rpc.CodeFailed, Message: fmt.Sprintf("no exec with the id %.128s runs", id), Data: result.Error{Code: "not_found"}}
 }
 
 // end ends all that the exec has started, also where it is only about to start.
@@ -148,13 +149,13 @@ func (n *session) exec(ctx context.Context, r *rpc.Request) (any, error) {
 		running, err := b.sb.Start(req)
 		x.runs(running)
 		if err == nil {
-			var res *container.Result
+			var res *result.Result
 			if res, err = running.Wait(); err == nil {
 				return res, nil
 			}
 		}
 		said := describe(err)
-		return container.NotStartedResult(err, &container.ResultError{Code: said.code, Message: said.message, Hint: said.hint}), nil
+		return result.FromError(err, &result.Error{Code: said.code, Message: said.message, Hint: said.hint}), nil
 	})
 }
 

@@ -11,6 +11,7 @@ import (
 	"slices"
 
 	"github.com/sandboxrun/sandboxrun/container"
+	"github.com/sandboxrun/sandboxrun/container/result"
 	"github.com/sandboxrun/sandboxrun/rpc"
 	"github.com/sandboxrun/sandboxrun/spec"
 	"github.com/sandboxrun/sandboxrun/transfer"
@@ -157,8 +158,8 @@ func (n *session) get(_ context.Context, r *rpc.Request) (any, error) {
 			return nil, err
 		}
 		return struct {
-			Files   []container.Collected `json:"files"`
-			Dropped []transfer.Dropped    `json:"dropped,omitempty"`
+			Files   []result.Collected `json:"files"`
+			Dropped []transfer.Dropped `json:"dropped,omitempty"`
 		}{files, dropped}, nil
 	})
 }

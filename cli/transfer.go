@@ -12,6 +12,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/sandboxrun/sandboxrun/container"
+	"github.com/sandboxrun/sandboxrun/container/result"
 	"github.com/sandboxrun/sandboxrun/spec"
 	"github.com/sandboxrun/sandboxrun/transfer"
 )
@@ -141,7 +142,7 @@ func (p *program) hostFiles(sb *container.Sandbox, src, dst string, limit int64)
 }
 
 // sayCollected names what could not be collected to the host; what a result holds says it itself.
-func (p *program) sayCollected(r *container.Result) {
+func (p *program) sayCollected(r *result.Result) {
 	for _, d := range r.Dropped {
 		p.warn(fmt.Sprintf("not collected: %q: %s", d.Path, d.Why))
 	}

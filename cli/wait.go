@@ -12,6 +12,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/sandboxrun/sandboxrun/container"
+	"github.com/sandboxrun/sandboxrun/container/result"
 	"github.com/sandboxrun/sandboxrun/spec"
 )
 
@@ -55,12 +56,12 @@ func (p *program) withDetached(c *cli.Context, id, exec string, use func(*contai
 
 func (p *program) wait(d *container.Detached, most time.Duration) error {
 	ended := d.Wait(most)
-	result, err := d.Result()
+	res, err := d.Result()
 	if err != nil {
 		return err
 	}
 	if ended {
-		p.finish(result)
+		p.finish(res)
 		return nil
 	}
 	late := &container.Error{
@@ -68,8 +69,8 @@ func (p *program) wait(d *container.Detached, most time.Duration) error {
 		Err: fmt.Errorf("exec %q of sandbox %q has not ended after %v", d.Name, d.Sandbox, most),
 	}
 	if p.jsonResult {
-		result.Error = &container.ResultError{Code: late.Code, Message: late.Error(), Hint: late.Hint}
-		p.printJSON(result)
+		res.Error = &result.Error{Code: late.Code, Message: late.Error(), Hint: late.Hint}
+		p.printJSON(res)
 	}
 	return late
 }

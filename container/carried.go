@@ -11,8 +11,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/sandboxrun/sandboxrun/container/fault"
 	"github.com/sandboxrun/sandboxrun/container/lookup"
+	"github.com/sandboxrun/sandboxrun/container/result"
 	"github.com/sandboxrun/sandboxrun/forkexec"
 	"github.com/sandboxrun/sandboxrun/transfer"
 )
@@ -33,24 +33,6 @@ type Collect struct {
 	Path string
 	Max  int64  // bytes together; 0: transfer.DefaultMax
 	To   string // a new file or directory of the host, absolute, instead of the result; Path is then no pattern
-}
-
-// Collected is a file that was read.
-type Collected struct {
-	Path   string       `json:"path"`
-	Bytes  int64        `json:"bytes"`
-	Text   string       `json:"text"`
-	Base64 string       `json:"base64,omitempty"` // all bytes, where they are no text
-	To     string       `json:"to,omitempty"`     // where it was written to
-	Error  *ResultError `json:"error,omitempty"`
-}
-
-// Answer is what a program has written to descriptor 3.
-type Answer struct {
-	Bytes     int64  `json:"bytes"` // that it wrote, kept or not
-	Truncated bool   `json:"truncated"`
-	Text      string `json:"text"`
-	Base64    string `json:"base64,omitempty"` // all bytes, where they are no text
 }
 
 // AnswerMax is how much is kept of an answer, in bytes.
@@ -165,18 +147,18 @@ func (g *outputGuard) Write(p []byte) (int, error) {
 }
 
 // overflowed makes that the outcome, where nothing else has ended the program before.
-func (r *Running) overflowed(res *Result) {
+func (r *Running) overflowed(res *result.Result) {
 	if r.carried.overflow.Load() && res.Signal != nil && *res.Signal == unix.SignalName(unix.SIGKILL) {
-		res.Outcome, res.Signal, res.Killed = OutputExceeded, nil, true
-		res.find(FindingOutput)
+		res.Outcome, res.Signal, res.Killed = result.OutputExceeded, nil, true
+		res.SetFinding(result.FindingOutput)
 	}
 }
 
 // handOver reads what is to be collected. All processes of the exec are gone; those of others may still change what is there.
-func (r *Running) handOver(res *Result) {
+func (r *Running) handOver(res *result.Result) {
 	if k := r.carried.answer; k != nil {
-		res.Answer = &Answer{Bytes: k.total, Truncated: k.total > int64(len(k.data))}
-		res.Answer.Text, res.Answer.Base64 = asText(k.data)
+		res.Answer = &result.Answer{Bytes: k.total, Truncated: k.total > int64(len(k.data))}
+		res.Answer.Text, res.Answer.Base64 = result.AsText(k.data)
 	}
 	if r.carried.view == nil {
 		return
@@ -184,30 +166,23 @@ func (r *Running) handOver(res *Result) {
 	files, err := r.sb.files(r.carried.view, r.cwd)
 	r.carried.view = nil
 	if err != nil {
-		res.Collected = append(res.Collected, Collected{Path: ".", Error: resultError(err)})
+		res.Collected = append(res.Collected, result.Collected{Path: ".", Error: result.ErrorOf(err)})
 		return
 	}
 	defer files.Close()
 	for _, c := range r.carried.collect {
-		res.collect(files, r.sb, c)
+		collect(res, files, r.sb, c)
 	}
 }
 
-func resultError(err error) *ResultError {
-	if e, ok := err.(*fault.Error); ok { //nolint:errorlint // only one that says all by itself
-		return &ResultError{Code: e.Code, Message: e.Error(), Hint: e.Hint}
-	}
-	return &ResultError{Code: "failed", Message: err.Error()}
-}
-
-func (r *Result) collect(files *Files, sb *Sandbox, c Collect) {
+func collect(r *result.Result, files *Files, sb *Sandbox, c Collect) {
 	if c.To != "" {
-		r.collectTo(files, sb, c)
+		collectTo(r, files, sb, c)
 		return
 	}
 	names, err := files.Glob(c.Path)
 	if err != nil {
-		r.Collected = append(r.Collected, Collected{Path: c.Path, Error: resultError(transferError("collect", err))})
+		r.Collected = append(r.Collected, result.Collected{Path: c.Path, Error: result.ErrorOf(transferError("collect", err))})
 		return
 	}
 	left := cmp.Or(c.Max, transfer.DefaultMax)
@@ -215,7 +190,7 @@ func (r *Result) collect(files *Files, sb *Sandbox, c Collect) {
 		var m transfer.Memory
 		dropped, err := files.Get(name, max(left, 1), &m)
 		if err != nil {
-			r.Collected = append(r.Collected, Collected{Path: name, Error: resultError(err)})
+			r.Collected = append(r.Collected, result.Collected{Path: name, Error: result.ErrorOf(err)})
 			continue
 		}
 		r.Dropped = append(r.Dropped, dropped...)
@@ -226,21 +201,21 @@ func (r *Result) collect(files *Files, sb *Sandbox, c Collect) {
 	}
 }
 
-func appendFile(list []Collected, name string, f transfer.File) []Collected {
+func appendFile(list []result.Collected, name string, f transfer.File) []result.Collected {
 	if !f.Mode.IsRegular() {
 		return list // a directory is there by its files; a link says nothing in an answer
 	}
-	c := Collected{Path: name, Bytes: int64(len(f.Data))}
-	c.Text, c.Base64 = asText(f.Data)
+	c := result.Collected{Path: name, Bytes: int64(len(f.Data))}
+	c.Text, c.Base64 = result.AsText(f.Data)
 	return append(list, c)
 }
 
-func (r *Result) collectTo(files *Files, sb *Sandbox, c Collect) {
-	done := Collected{Path: c.Path, To: c.To}
+func collectTo(r *result.Result, files *Files, sb *Sandbox, c Collect) {
+	done := result.Collected{Path: c.Path, To: c.To}
 	dropped, err := sb.GetTo(files, c.Path, c.To, c.Max)
 	r.Dropped = append(r.Dropped, dropped...)
 	if err != nil {
-		done.Error = resultError(err)
+		done.Error = result.ErrorOf(err)
 	}
 	r.Collected = append(r.Collected, done)
 }

@@ -16,6 +16,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/sandboxrun/sandboxrun/container/result"
 	"github.com/sandboxrun/sandboxrun/forkexec"
 )
 
@@ -41,9 +42,6 @@ type Detached struct {
 	dir   *os.Root
 	lock  *os.File
 }
-
-// StillRunning is the outcome of an exec that has not ended.
-const StillRunning = "running"
 
 // validExec says whether a name can be that of an exec. It is a part of a path.
 func validExec(name string) bool {
@@ -179,15 +177,15 @@ func (d *Detached) Wait(most time.Duration) bool {
 
 // Result is how an exec that has ended has done so. Of one that was lost with its monitor or its sandbox only the output
 // is known, and of one that runs the output so far.
-func (d *Detached) Result() (*Result, error) {
+func (d *Detached) Result() (*result.Result, error) {
 	running := d.Running()
 	res, err := d.saved()
 	if res != nil || err != nil {
 		return res, err
 	}
-	res = &Result{Sandbox: d.Sandbox, Exec: d.Name, Outcome: StillRunning, ExitCode: exitLauncher}
+	res = &result.Result{Sandbox: d.Sandbox, Exec: d.Name, Outcome: result.StillRunning, ExitCode: result.ExitLauncher}
 	if !running {
-		res.ended(forkexec.Status{Lost: true})
+		res.Ended(forkexec.Status{Lost: true})
 		if d.store.alive(d.Sandbox) {
 			res.Error.Message = "the exec's monitor was ended, and its program with it"
 		}
@@ -197,12 +195,12 @@ func (d *Detached) Result() (*Result, error) {
 }
 
 // saved is the result that the monitor has kept, or nil.
-func (d *Detached) saved() (*Result, error) {
+func (d *Detached) saved() (*result.Result, error) {
 	data, err := d.dir.ReadFile(execResult)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
-	res := &Result{}
+	res := &result.Result{}
 	if err == nil {
 		err = json.Unmarshal(data, res)
 	}
@@ -213,7 +211,7 @@ func (d *Detached) saved() (*Result, error) {
 }
 
 // fill fills in the output that there is.
-func (d *Detached) fill(res *Result) {
+func (d *Detached) fill(res *result.Result) {
 	limit := int64(DefaultOutput)
 	if st, err := d.store.load(d.Sandbox); err == nil && st.Launch.Limits.Output > 0 {
 		limit = st.Launch.Limits.Output
@@ -226,7 +224,7 @@ func (d *Detached) fill(res *Result) {
 			f.Close()
 		}
 	}
-	res.keep(kept[0], kept[1])
+	res.Keep(kept[0], kept[1])
 }
 
 // awaitMonitors waits a moment for the monitors of a sandbox that has ended: they have an exec to release.

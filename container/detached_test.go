@@ -16,6 +16,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/sandboxrun/sandboxrun/container/result"
 	"github.com/sandboxrun/sandboxrun/container/trust"
 	"github.com/sandboxrun/sandboxrun/spec"
 )
@@ -281,7 +282,7 @@ func TestMonitor(t *testing.T) {
 	}
 	defer d.Close()
 	res, err := d.Result()
-	if err != nil || res.ExitCode != 3 || res.Stdout != "out\n" || res.Stderr != "err\n" || res.Outcome != Exited || len(res.Warnings) > 0 {
+	if err != nil || res.ExitCode != 3 || res.Stdout != "out\n" || res.Stderr != "err\n" || res.Outcome != result.Exited || len(res.Warnings) > 0 {
 		t.Errorf("%+v, %v", res, err)
 	}
 	var out, errs bytes.Buffer

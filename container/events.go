@@ -8,6 +8,7 @@ import (
 
 	"github.com/sandboxrun/sandboxrun/container/journal"
 	"github.com/sandboxrun/sandboxrun/container/procfs"
+	"github.com/sandboxrun/sandboxrun/container/result"
 )
 
 func (sb *Sandbox) noteCreated() error {
@@ -21,7 +22,7 @@ func (r *Running) noteStarted(command string) error {
 	return r.sb.note(true, journal.Event{Event: journal.Started, Exec: r.Name, ExecStart: &journal.ExecStart{Command: journal.Shorten(r.redactor.String(command), journal.MaxCommand), Detached: r.detached}})
 }
 
-func (r *Running) noteEnded(res *Result) error {
+func (r *Running) noteEnded(res *result.Result) error {
 	events := make([]journal.Event, 0, len(res.Warnings)+1)
 	for _, w := range res.Warnings {
 		events = append(events, journal.Event{Event: journal.Warning, Exec: r.Name, Message: journal.Shorten(w, journal.MaxMessage)})

@@ -17,6 +17,7 @@ import (
 
 	"github.com/sandboxrun/sandboxrun/container/journal"
 	"github.com/sandboxrun/sandboxrun/container/owner"
+	"github.com/sandboxrun/sandboxrun/container/result"
 )
 
 // eventStore makes what events are written to and read from: a directory with a state file, without a sandbox in it.
@@ -79,11 +80,11 @@ func readEvents(t *testing.T, sb *Sandbox, name string) string {
 // TestEventLines: the very bytes, which forkexec/client.c writes too.
 func TestEventLines(t *testing.T) {
 	store, sb := eventStore(t)
-	failed := FindingFailed
+	failed := result.FindingFailed
 	r := &Running{Name: "e000001", sb: sb}
-	results := []*Result{
-		{Outcome: Exited, Usage: Usage{WallMS: 12.1, CPUMS: 9.034, MaxRSSBytes: 9437184}, Warnings: []string{`"a" <b>`}},
-		{Outcome: Signaled, ExitCode: 143, Finding: &failed},
+	results := []*result.Result{
+		{Outcome: result.Exited, Usage: result.Usage{WallMS: 12.1, CPUMS: 9.034, MaxRSSBytes: 9437184}, Warnings: []string{`"a" <b>`}},
+		{Outcome: result.Signaled, ExitCode: 143, Finding: &failed},
 	}
 	if err := errors.Join(sb.noteCreated(), r.noteStarted("python3"), r.noteEnded(results[0]), r.noteEnded(results[1])); err != nil {
 		t.Fatal(err)
@@ -188,7 +189,7 @@ func TestEventsStaySmall(t *testing.T) {
 		group.Go(func() {
 			for i := range each {
 				r := &Running{Name: fmt.Sprintf("e%03d%03d", w, i), sb: sb}
-				if err := errors.Join(r.noteStarted("p"), r.noteEnded(&Result{Outcome: Exited})); err != nil {
+				if err := errors.Join(r.noteStarted("p"), r.noteEnded(&result.Result{Outcome: result.Exited})); err != nil {
 					t.Error(err)
 				}
 			}
@@ -311,7 +312,7 @@ func TestEventThatCannotBeKept(t *testing.T) {
 func TestLateEventsMakeNothing(t *testing.T) {
 	store, sb := eventStore(t)
 	r := &Running{Name: "e000001", sb: sb}
-	if err := r.noteEnded(&Result{Outcome: Exited}); err != nil {
+	if err := r.noteEnded(&result.Result{Outcome: result.Exited}); err != nil {
 		t.Error(err)
 	}
 	if err := store.root.Mkdir("y", 0o700); err != nil {
@@ -320,7 +321,7 @@ func TestLateEventsMakeNothing(t *testing.T) {
 	if err := errors.Join(store.root.RemoveAll("x"), store.root.Rename("y", "x")); err != nil {
 		t.Fatal(err)
 	}
-	if err := errors.Join(r.noteEnded(&Result{Outcome: Exited}), r.noteStarted("z")); err != nil {
+	if err := errors.Join(r.noteEnded(&result.Result{Outcome: result.Exited}), r.noteStarted("z")); err != nil {
 		t.Error(err)
 	}
 	if entries, err := os.ReadDir(filepath.Join(store.path, "x")); err != nil || len(entries) > 0 {
@@ -332,7 +333,7 @@ func TestLateEventsMakeNothing(t *testing.T) {
 func BenchmarkEvents(b *testing.B) {
 	_, sb := eventStore(b)
 	r := &Running{Name: "e000001", sb: sb}
-	res := &Result{Outcome: Exited, Usage: Usage{WallMS: 12.1, CPUMS: 9.034, MaxRSSBytes: 9437184}}
+	res := &result.Result{Outcome: result.Exited, Usage: result.Usage{WallMS: 12.1, CPUMS: 9.034, MaxRSSBytes: 9437184}}
 	b.Run("start", func(b *testing.B) {
 		for b.Loop() {
 			if err := r.noteStarted("/usr/bin/python3"); err != nil {

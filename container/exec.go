@@ -19,6 +19,7 @@ import (
 	"github.com/sandboxrun/sandboxrun/container/disk"
 	"github.com/sandboxrun/sandboxrun/container/lookup"
 	"github.com/sandboxrun/sandboxrun/container/procfs"
+	"github.com/sandboxrun/sandboxrun/container/result"
 	"github.com/sandboxrun/sandboxrun/container/sabotage"
 	"github.com/sandboxrun/sandboxrun/container/setgroup"
 	"github.com/sandboxrun/sandboxrun/forkexec"
@@ -370,7 +371,7 @@ func (r *Running) Signal(sig unix.Signal) error {
 func (r *Running) Kill() error { return r.process.Kill() }
 
 // Wait waits until the program has ended, everything that it started is gone and its output is complete.
-func (r *Running) Wait() (*Result, error) {
+func (r *Running) Wait() (*result.Result, error) {
 	defer r.record.close()
 	st, err := r.process.Wait()
 	if r.asking != nil {
@@ -407,16 +408,16 @@ func (r *Running) Wait() (*Result, error) {
 }
 
 // conclude says what has become of an exec. It judges those of the short way too (short.go).
-func (r *Running) conclude(st forkexec.Status, took time.Duration, full bool) *Result {
-	res := &Result{
+func (r *Running) conclude(st forkexec.Status, took time.Duration, full bool) *result.Result {
+	res := &result.Result{
 		Sandbox: r.sb.state.ID, Exec: r.Name, Isolated: r.sb.state.Isolated(), Merged: r.merged,
-		Usage: Usage{WallMS: ms(took)}, Limits: r.reported,
+		Usage: result.Usage{WallMS: result.Milliseconds(took)}, Limits: r.reported,
 	}
-	res.judge(st, r.limits.Limits, full)
+	res.Judge(st, r.limits.Limits, full)
 	if err := r.inputFailed.get(); err != nil && res.Error == nil {
-		res.Error = &ResultError{Code: CodeInputFailed, Message: fmt.Sprintf("read standard input: %v: the program was told of its end", err)}
+		res.Error = &result.Error{Code: result.CodeInputFailed, Message: fmt.Sprintf("read standard input: %v: the program was told of its end", err)}
 	}
-	res.keep(r.stdout, r.stderr)
+	res.Keep(r.stdout, r.stderr)
 	res.Warnings = r.redactor.Strings(append(r.warnings, r.lookouts.moveAppeared(r.sb.state.ID+"-"+r.Name)...))
 	return res
 }

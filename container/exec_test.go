@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/sandboxrun/sandboxrun/container/lookup"
+	"github.com/sandboxrun/sandboxrun/container/result"
 	"github.com/sandboxrun/sandboxrun/spec"
 )
 
@@ -29,7 +30,7 @@ func sandboxOf(tb testing.TB, policy string) *Sandbox {
 	return sandboxFor(tb, p)
 }
 
-func run(t *testing.T, sb *Sandbox, req Request) *Result {
+func run(t *testing.T, sb *Sandbox, req Request) *result.Result {
 	t.Helper()
 	r, err := sb.Start(req)
 	if err != nil {
@@ -50,13 +51,13 @@ func TestOutcomes(t *testing.T) {
 		name, script, outcome, finding, signal string
 		code                                   int
 	}{
-		{name: "success", script: "exit 0", outcome: Exited},
-		{name: "failure", script: "exit 7", outcome: Exited, finding: FindingFailed, code: 7},
-		{name: "the largest status", script: "exit 255", outcome: Exited, finding: FindingFailed, code: 255},
-		{name: "exit 137 is no signal", script: "exit 137", outcome: Exited, finding: FindingFailed, code: 137},
-		{name: "SIGKILL", script: "kill -9 $$", outcome: Signaled, finding: FindingFailed, signal: "SIGKILL", code: 137},
-		{name: "SIGTERM", script: "kill -15 $$", outcome: Signaled, finding: FindingFailed, signal: "SIGTERM", code: 143},
-		{name: "a child that outlives the program", script: "sleep 100 & exit 3", outcome: Exited, finding: FindingFailed, code: 3},
+		{name: "success", script: "exit 0", outcome: result.Exited},
+		{name: "failure", script: "exit 7", outcome: result.Exited, finding: result.FindingFailed, code: 7},
+		{name: "the largest status", script: "exit 255", outcome: result.Exited, finding: result.FindingFailed, code: 255},
+		{name: "exit 137 is no signal", script: "exit 137", outcome: result.Exited, finding: result.FindingFailed, code: 137},
+		{name: "SIGKILL", script: "kill -9 $$", outcome: result.Signaled, finding: result.FindingFailed, signal: "SIGKILL", code: 137},
+		{name: "SIGTERM", script: "kill -15 $$", outcome: result.Signaled, finding: result.FindingFailed, signal: "SIGTERM", code: 143},
+		{name: "a child that outlives the program", script: "sleep 100 & exit 3", outcome: result.Exited, finding: result.FindingFailed, code: 3},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -107,7 +108,7 @@ func TestTimeoutEndsTheTree(t *testing.T) {
 	req := sh("echo started; (setsid sleep 300 &); trap '' TERM; sleep 300")
 	req.Timeout = 300 * time.Millisecond
 	r := run(t, sb, req)
-	if r.Outcome != Timeout || !r.TimedOut || r.ExitCode != 124 || *r.Finding != FindingWall || r.Stdout != "started\n" {
+	if r.Outcome != result.Timeout || !r.TimedOut || r.ExitCode != 124 || *r.Finding != result.FindingWall || r.Stdout != "started\n" {
 		t.Errorf("got %+v", r)
 	}
 	if r.Usage.CPUMS <= 0 || r.Usage.Processes < 2 {
@@ -116,7 +117,7 @@ func TestTimeoutEndsTheTree(t *testing.T) {
 	if list, err := sb.Processes(); err != nil || len(list) != 0 {
 		t.Errorf("left: %v %v", list, err)
 	}
-	if r := run(t, sb, sh("exit 0")); r.Outcome != Exited {
+	if r := run(t, sb, sh("exit 0")); r.Outcome != result.Exited {
 		t.Errorf("the sandbox is of no more use: %+v", r)
 	}
 	sb = sandboxOf(t, "limits.wall = 0.2")
@@ -239,7 +240,7 @@ func TestSandboxLost(t *testing.T) {
 		t.Fatal(err)
 	}
 	res, err := running.Wait()
-	if err != nil || res.Outcome != SandboxLost || res.ExitCode != 125 || res.Error == nil {
+	if err != nil || res.Outcome != result.SandboxLost || res.ExitCode != 125 || res.Error == nil {
 		t.Errorf("%+v %v", res, err)
 	}
 	var e *Error

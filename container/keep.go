@@ -24,6 +24,13 @@ type keeper struct {
 	files []*streamFile // that it is written to besides
 }
 
+// Total counts the bytes of the whole stream.
+func (k *keeper) Total() int64 {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.total
+}
+
 func newKeeper(limit int64) *keeper { return &keeper{limit: int(limit)} }
 
 // Write never fails and never keeps more than the limit.
@@ -57,9 +64,9 @@ func (k *keeper) Write(p []byte) (int, error) {
 	return n, nil
 }
 
-// content is what was kept, and whether something is missing from it. What is missing is said in its place; neither
+// Content is what was kept, and whether something is missing from it. What is missing is said in its place; neither
 // part then ends or begins inside a character.
-func (k *keeper) content() ([]byte, bool) {
+func (k *keeper) Content() ([]byte, bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	tail := append(append([]byte(nil), k.tail[k.next:]...), k.tail[:k.next]...)

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/sandboxrun/sandboxrun/container/journal"
+	"github.com/sandboxrun/sandboxrun/container/result"
 )
 
 // Logs is what to show of a detached exec's output.
@@ -181,7 +182,7 @@ func (d *Detached) Missing(l Logs) ([]string, error) {
 		return nil, err
 	}
 	if res == nil {
-		res = &Result{}
+		res = &result.Result{}
 	}
 	var said []string
 	for i, total := range []int64{res.StdoutBytes, res.StderrBytes} {

@@ -21,6 +21,7 @@ import (
 	"github.com/sandboxrun/sandboxrun/container/diagnose"
 	"github.com/sandboxrun/sandboxrun/container/fault"
 	"github.com/sandboxrun/sandboxrun/container/procfs"
+	"github.com/sandboxrun/sandboxrun/container/result"
 	"github.com/sandboxrun/sandboxrun/forkexec"
 )
 
@@ -63,9 +64,9 @@ func (o *order) request() Request {
 
 // reply is what a monitor answers: the exec's name, or why the program was not started.
 type reply struct {
-	Exec     string       `json:"exec,omitempty"`
-	Isolated bool         `json:"isolated,omitempty"` // of an exec that was not started
-	Error    *ResultError `json:"error,omitempty"`
+	Exec     string        `json:"exec,omitempty"`
+	Isolated bool          `json:"isolated,omitempty"` // of an exec that was not started
+	Error    *result.Error `json:"error,omitempty"`
 }
 
 // Detach starts a program as Start does, and returns its exec's name when the program has been executed. The exec goes
@@ -168,7 +169,7 @@ func Monitor(in io.ReadCloser, answer io.WriteCloser, started func(*Running)) {
 		r.Exec = m.running.Name
 		started(m.running)
 	} else {
-		r.Error = &ResultError{Code: "failed", Message: err.Error()}
+		r.Error = &result.Error{Code: "failed", Message: err.Error()}
 		if e, ok := errors.AsType[*Error](err); ok {
 			r.Error.Code, r.Error.Hint = e.Code, e.Hint
 			r.Exec, r.Isolated = e.Exec, e.Isolated
@@ -315,7 +316,7 @@ func (m *monitored) finish(keep bool) {
 	switch {
 	case !keep:
 		m.discard()
-	case err != nil || res.Outcome == SandboxLost && !procfs.PidfdAlive(m.sb.init):
+	case err != nil || res.Outcome == result.SandboxLost && !procfs.PidfdAlive(m.sb.init):
 	default:
 		_ = m.save(res) // a lost result shows as a lost exec
 	}
@@ -329,10 +330,10 @@ func (m *monitored) close() {
 	m.lock.Close()
 }
 
-func (m *monitored) save(res *Result) error {
+func (m *monitored) save(res *result.Result) error {
 	err := m.write(res)
 	if err != nil {
-		res.Stdout, res.Stderr, res.Encoding = "", "", encodingText
+		res.Stdout, res.Stderr, res.Encoding = "", "", result.Encoding
 		res.StdoutBase64, res.StderrBase64 = "", ""
 		res.StdoutTruncated, res.StderrTruncated = res.StdoutBytes > 0, res.StderrBytes > 0
 		res.Warnings = append(res.Warnings, fmt.Sprintf("the output is not in the result: %v", fault.Cause(err)))
@@ -347,7 +348,7 @@ func (m *monitored) save(res *Result) error {
 	return m.dir.Rename(newResult, execResult)
 }
 
-func (m *monitored) write(res *Result) error {
+func (m *monitored) write(res *result.Result) error {
 	var buf bytes.Buffer
 	enc := json.NewEncoder(&buf)
 	enc.SetEscapeHTML(false)

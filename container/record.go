@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/sandboxrun/sandboxrun/container/owner"
+	"github.com/sandboxrun/sandboxrun/container/result"
 	"github.com/sandboxrun/sandboxrun/hooks"
 	"github.com/sandboxrun/sandboxrun/record"
 	"github.com/sandboxrun/sandboxrun/rootfs"
@@ -203,7 +204,7 @@ func (t *telling) close() {
 }
 
 // told tells how an exec ended.
-func (r *Running) told(res *Result) error {
+func (r *Running) told(res *result.Result) error {
 	if r.record == nil {
 		return nil
 	}

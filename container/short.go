@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/sandboxrun/sandboxrun/container/journal"
+	"github.com/sandboxrun/sandboxrun/container/result"
 	"github.com/sandboxrun/sandboxrun/forkexec"
 	"github.com/sandboxrun/sandboxrun/record"
 	"github.com/sandboxrun/sandboxrun/spec"
@@ -55,7 +56,7 @@ func (sb *Sandbox) shortLaunch(filter []unix.SockFilter) ([]byte, error) {
 // answer makes the templates.
 func (sb *Sandbox) answer() (forkexec.Answer, error) {
 	l := &sb.state.Launch
-	fine, failed := "null", strconv.Quote(FindingFailed)
+	fine, failed := "null", strconv.Quote(result.FindingFailed)
 	a := forkexec.Answer{
 		Fine: fine, Failed: failed, Output: keptOutput(l.Limits), CPUBackstop: backstop, Visible: sb.visible(),
 	}
@@ -79,7 +80,7 @@ func (sb *Sandbox) answer() (forkexec.Answer, error) {
 	}
 	finding := stands(forkexec.HoleFinding)
 	a.Ended, err = eventTemplate(journal.Event{Event: journal.Ended, ExecEnd: &journal.ExecEnd{
-		Outcome: Exited, Finding: &finding, ExitCode: int(standsNumber(forkexec.HoleStatus)), WallMS: float64(standsNumber(forkexec.HoleWall)),
+		Outcome: result.Exited, Finding: &finding, ExitCode: int(standsNumber(forkexec.HoleStatus)), WallMS: float64(standsNumber(forkexec.HoleWall)),
 		CPUMS: float64(standsNumber(forkexec.HoleCPU)), MaxRSSBytes: standsNumber(forkexec.HoleRSS),
 	}})
 	return a, err
@@ -136,10 +137,10 @@ func (sb *Sandbox) resultTemplate(merged, timeout bool) (string, error) {
 	r := (&Running{sb: sb, Name: stands(forkexec.HoleExec), limits: limits, reported: reported, merged: merged, stdout: newKeeper(1), stderr: newKeeper(1)}).
 		conclude(forkexec.Status{}, 0, false)
 	r.ExitCode = int(standsNumber(forkexec.HoleStatus))
-	r.find(stands(forkexec.HoleFinding))
+	r.SetFinding(stands(forkexec.HoleFinding))
 	r.Stdout, r.Stderr = stands(forkexec.HoleStdout), stands(forkexec.HoleStderr)
 	r.StdoutBytes, r.StderrBytes = standsNumber(forkexec.HoleStdoutBytes), standsNumber(forkexec.HoleStderrBytes)
-	r.Usage = Usage{
+	r.Usage = result.Usage{
 		WallMS: float64(standsNumber(forkexec.HoleWall)), CPUMS: float64(standsNumber(forkexec.HoleCPU)), MaxRSSBytes: standsNumber(forkexec.HoleRSS),
 		WrittenBytes: standsNumber(forkexec.HoleWritten), Processes: int(standsNumber(forkexec.HoleTasks)),
 	}
@@ -214,7 +215,7 @@ func TakeEnded() (*Ended, error) {
 }
 
 // Result is what has become of it.
-func (e *Ended) Result(req Request) (*Result, error) {
+func (e *Ended) Result(req Request) (*result.Result, error) {
 	sb := e.sb
 	req.env, req.redactor = sb.environ(req)
 	r := &Running{

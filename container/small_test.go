@@ -26,8 +26,8 @@ func TestKeeperKeepsBothEnds(t *testing.T) {
 			rest = rest[n:]
 		}
 		_, _ = parts.Write(rest)
-		a, cutA := whole.content()
-		b, cutB := parts.content()
+		a, cutA := whole.Content()
+		b, cutB := parts.Content()
 		if !bytes.Equal(a, b) || cutA != cutB || parts.total != int64(len(data)) {
 			return false
 		}
@@ -47,7 +47,7 @@ func TestKeeperCutsBetweenCharacters(t *testing.T) {
 		for range 100 {
 			_, _ = k.Write([]byte("é→𝄞"))
 		}
-		out, cut := k.content()
+		out, cut := k.Content()
 		if !cut || !bytes.Equal(out, []byte(strings.ToValidUTF8(string(out), "?"))) {
 			t.Errorf("limit %d: %q", limit, out)
 		}

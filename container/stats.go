@@ -11,6 +11,7 @@ import (
 
 	"github.com/sandboxrun/sandboxrun/container/disk"
 	"github.com/sandboxrun/sandboxrun/container/procfs"
+	"github.com/sandboxrun/sandboxrun/container/result"
 	"github.com/sandboxrun/sandboxrun/forkexec"
 	"github.com/sandboxrun/sandboxrun/spec"
 )
@@ -77,8 +78,8 @@ func (m *Meter) Look() (Stats, error) {
 	}
 	l := &st.Launch.Limits
 	s := Stats{
-		Time: now.UTC(), Sandbox: st.ID, Execs: u.execs, MemoryBytes: u.memory, CPUMS: ms(u.cpu), Pids: u.tasks,
-		MemoryLimit: limitOf(l.Memory), CPULimitMS: limitOf(ms(l.CPU)), CPULimitPercent: limitOf(percent * l.CPUs),
+		Time: now.UTC(), Sandbox: st.ID, Execs: u.execs, MemoryBytes: u.memory, CPUMS: result.Milliseconds(u.cpu), Pids: u.tasks,
+		MemoryLimit: limitOf(l.Memory), CPULimitMS: limitOf(result.Milliseconds(l.CPU)), CPULimitPercent: limitOf(percent * l.CPUs),
 		PidsLimit: limitOf(l.Pids), DiskLimit: limitOf(l.Disk), EachExec: eachExec(st.Limits),
 	}
 	if !m.last.IsZero() {

@@ -17,6 +17,7 @@ import (
 
 	"github.com/sandboxrun/sandboxrun/container/fault"
 	"github.com/sandboxrun/sandboxrun/container/lookup"
+	"github.com/sandboxrun/sandboxrun/container/result"
 	"github.com/sandboxrun/sandboxrun/container/trust"
 	"github.com/sandboxrun/sandboxrun/forkexec"
 	"github.com/sandboxrun/sandboxrun/transfer"
@@ -256,15 +257,15 @@ func (f *Files) Get(name string, limit int64, sink transfer.Sink) ([]transfer.Dr
 
 // Collect reads what is named below a working directory inside; an empty one is the policy's. What one cannot be read says so itself; a
 // single one is an error.
-func (sb *Sandbox) Collect(dir string, list []Collect) ([]Collected, []transfer.Dropped, error) {
+func (sb *Sandbox) Collect(dir string, list []Collect) ([]result.Collected, []transfer.Dropped, error) {
 	files, err := sb.Files(dir)
 	if err != nil {
 		return nil, nil, err
 	}
 	defer files.Close()
-	res := &Result{Collected: []Collected{}}
+	res := &result.Result{Collected: []result.Collected{}}
 	for _, c := range list {
-		res.collect(files, sb, c)
+		collect(res, files, sb, c)
 	}
 	if len(list) == 1 && len(res.Collected) == 1 && res.Collected[0].Error != nil {
 		e := res.Collected[0].Error

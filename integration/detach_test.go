@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/sandboxrun/sandboxrun/container"
+	"github.com/sandboxrun/sandboxrun/container/result"
 )
 
 // detach starts a detached exec and returns its name.
@@ -31,10 +32,10 @@ func (b *box) detach(id string, args ...string) string {
 }
 
 // ended waits for a detached exec of the sandbox box.
-func (b *box) ended(name string) container.Result {
+func (b *box) ended(name string) result.Result {
 	b.t.Helper()
 	a := b.run("wait", "--json", "box", name)
-	var r container.Result
+	var r result.Result
 	if err := json.Unmarshal([]byte(a.stdout), &r); err != nil {
 		b.t.Fatalf("%v: %v", a, err)
 	}
@@ -120,7 +121,7 @@ os.waitpid(pid, 0)
 			}
 		}
 		b.run("kill", "box", "KILL").exits(0)
-		same(t, "outcome", container.Signaled, b.ended("e000001").Outcome)
+		same(t, "outcome", result.Signaled, b.ended("e000001").Outcome)
 	})
 }
 
@@ -204,7 +205,7 @@ func TestDetachEnds(t *testing.T) {
 		eventually(t, "it sleeps and writes", func() bool { return runs(m) && strings.Contains(b.run("logs", "box", name).stdout, "more") })
 		_ = syscall.Kill(b.monitors("box")[name], syscall.SIGKILL)
 		r := b.ended(name)
-		same(t, "outcome", container.SandboxLost, r.Outcome)
+		same(t, "outcome", result.SandboxLost, r.Outcome)
 		same(t, "its output", true, strings.HasPrefix(r.Stdout, "kept\nmore\n"))
 		eventually(t, "it has ended with its monitor", func() bool { return !runs(m) })
 		r = b.ended(other)
@@ -345,8 +346,8 @@ func TestDetachLimits(t *testing.T) {
 			t.Errorf("the command took %v", took)
 		}
 		r := b.ended(name)
-		same(t, "outcome", container.Timeout, r.Outcome)
-		same(t, "finding", container.FindingWall, *r.Finding)
+		same(t, "outcome", result.Timeout, r.Outcome)
+		same(t, "finding", result.FindingWall, *r.Finding)
 		same(t, "exit code", 124, r.ExitCode)
 		same(t, "timed out", true, r.TimedOut)
 		same(t, "output", "begun\n", r.Stdout)

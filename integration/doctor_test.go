@@ -16,17 +16,17 @@ import (
 	"github.com/opencontainers/runtime-spec/specs-go"
 	"golang.org/x/sys/unix"
 
-	"github.com/sandboxrun/sandboxrun/container"
 	"github.com/sandboxrun/sandboxrun/container/doctor"
+	"github.com/sandboxrun/sandboxrun/container/result"
 	"github.com/sandboxrun/sandboxrun/forkexec"
 )
 
 // report is what doctor --json prints.
 type report struct {
-	Enforceable bool                   `json:"enforceable"`
-	Checks      []doctor.Row           `json:"checks"`
-	Error       *container.ResultError `json:"error"`
-	UID         int                    `json:"uid"`
+	Enforceable bool          `json:"enforceable"`
+	Checks      []doctor.Row  `json:"checks"`
+	Error       *result.Error `json:"error"`
+	UID         int           `json:"uid"`
 }
 
 func (b *box) doctor(c call) (*answer, report) {
@@ -223,7 +223,7 @@ func (r refusal) holds(t *testing.T, b *box) {
 	for _, policy := range []string{strict, best} {
 		a := b.call(c, "run", "--json", "-p", policy, "--", "touch", ws+"/ran").exits(125).hides("goroutine")
 		absent(t, ws+"/ran")
-		var res container.Result
+		var res result.Result
 		if err := json.Unmarshal([]byte(a.stdout), &res); err != nil || res.Error == nil {
 			t.Fatalf("no error as JSON: %v, %v", err, a)
 		}

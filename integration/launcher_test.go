@@ -17,7 +17,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sandboxrun/sandboxrun/container"
+	"github.com/sandboxrun/sandboxrun/container/result"
 )
 
 // patience is how long one call of the launcher may take before the test says that it hangs.
@@ -243,10 +243,10 @@ func (b *box) create(id, policy string) {
 }
 
 // result runs a program in a sandbox that exists and reads the result.
-func (b *box) result(id string, args ...string) container.Result {
+func (b *box) result(id string, args ...string) result.Result {
 	b.t.Helper()
 	a := b.run(append([]string{"exec", "--json", id, "--"}, args...)...)
-	var r container.Result
+	var r result.Result
 	if err := json.Unmarshal([]byte(a.stdout), &r); err != nil {
 		b.t.Fatalf("%v: %v", a, err)
 	}

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sandboxrun/sandboxrun/container"
+	"github.com/sandboxrun/sandboxrun/container/result"
 	"github.com/sandboxrun/sandboxrun/spec"
 )
 
@@ -98,7 +98,7 @@ func TestLimitMemoryHidden(t *testing.T) {
 					b := b.on(t)
 					r := b.outcome(c, p, whole(h.program)...)
 					throttled := h.name == "in connections" && enforcedBy(r.Limits, "memory") == spec.ByCgroup1
-					if r.Outcome != container.MemoryExceeded && !throttled {
+					if r.Outcome != result.MemoryExceeded && !throttled {
 						t.Errorf("with a limit: %s %q %q", r.Outcome, r.Stdout, r.Stderr)
 					}
 					if c.wrap != nil {
@@ -167,7 +167,7 @@ f = open("f", "wb"); os.unlink("f"); os.posix_fallocate(f.fileno(), 0, 256 << 20
 				}
 				p := b.policy(object{"workspace": object{"source": ws}, "limits": object{"disk": "64M", "wall": "30s"}})
 				r := b.outcome(c, p, "python3", "-c", "import os, time\n"+h.program+"\ntime.sleep(3)")
-				b.expect(r, container.DiskExceeded, container.FindingDisk, 137)
+				b.expect(r, result.DiskExceeded, result.FindingDisk, 137)
 				_ = os.Chmod(filepath.Join(ws, "shut"), 0o700)
 				removeAll(ws)
 			})
@@ -209,7 +209,7 @@ for i in range(8): os.fork() or (mmap_all(), time.sleep(60))`,
 				if took := time.Since(start); took > 6*time.Second {
 					t.Errorf("it took %v", took)
 				}
-				if r.Outcome != container.Timeout && r.Outcome != container.MemoryExceeded {
+				if r.Outcome != result.Timeout && r.Outcome != result.MemoryExceeded {
 					t.Errorf("%s %q", r.Outcome, r.Stderr)
 				}
 				removeAll(b.path("ws"))

@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sandboxrun/sandboxrun/container"
+	"github.com/sandboxrun/sandboxrun/container/result"
 	"github.com/sandboxrun/sandboxrun/spec"
 )
 
@@ -26,10 +26,10 @@ func rungs(b *box, test func(b *box, c call)) {
 }
 
 // outcome runs a program in a sandbox of its own and reads the result.
-func (b *box) outcome(c call, policy string, args ...string) container.Result {
+func (b *box) outcome(c call, policy string, args ...string) result.Result {
 	b.t.Helper()
 	a := b.call(c, append([]string{"run", "--json", "--policy", policy, "--"}, args...)...)
-	var r container.Result
+	var r result.Result
 	if err := json.Unmarshal([]byte(a.stdout), &r); err != nil {
 		b.t.Fatalf("%v: %v", a, err)
 	}
@@ -52,7 +52,7 @@ func enforcedBy(limits []spec.Limit, name string) string {
 	return ""
 }
 
-func (b *box) expect(r container.Result, outcome, finding string, status int) {
+func (b *box) expect(r result.Result, outcome, finding string, status int) {
 	b.t.Helper()
 	got := "null"
 	if r.Finding != nil {
@@ -85,24 +85,24 @@ e = threading.Event()
 t = [threading.Thread(target=e.wait) for _ in range(100)]
 [x.start() for x in t]; e.set(); [x.join() for x in t]
 print("fine")`)
-			b.expect(ok, container.Exited, "null", 0)
+			b.expect(ok, result.Exited, "null", 0)
 			by := enforcedBy(ok.Limits, "memory")
 			b.t.Logf("memory is held by %s", by)
 
 			r := b.outcome(c, p, "python3", "-c", touch+`touch(400); print("GOT ALL")`)
-			b.expect(r, container.MemoryExceeded, container.FindingMemory, 137)
+			b.expect(r, result.MemoryExceeded, result.FindingMemory, 137)
 			if r.Usage.MaxRSSBytes < 64<<20 || r.Usage.MaxRSSBytes > (128+64)<<20 {
 				b.t.Errorf("it had up to %d MiB", r.Usage.MaxRSSBytes>>20)
 			}
-			b.expect(b.outcome(c, p, "sh", "-c", "head -c 400m /dev/zero | tail -c 400m | wc -c; sleep 5"), container.MemoryExceeded, container.FindingMemory, 137)
+			b.expect(b.outcome(c, p, "sh", "-c", "head -c 400m /dev/zero | tail -c 400m | wc -c; sleep 5"), result.MemoryExceeded, result.FindingMemory, 137)
 			b.expect(b.outcome(c, p, "python3", "-c", touch+`
 import os, time
 for i in range(4):
     if os.fork() == 0:
         b = touch(50); time.sleep(20); os._exit(0)
 for i in range(4): os.wait()
-time.sleep(20)`), container.MemoryExceeded, container.FindingMemory, 137)
-			b.expect(b.outcome(c, p, "sh", "-c", "head -c 400m /dev/zero >/tmp/file; sleep 5"), container.MemoryExceeded, container.FindingMemory, 137)
+time.sleep(20)`), result.MemoryExceeded, result.FindingMemory, 137)
+			b.expect(b.outcome(c, p, "sh", "-c", "head -c 400m /dev/zero >/tmp/file; sleep 5"), result.MemoryExceeded, result.FindingMemory, 137)
 
 			// What processes share counts once.
 			b.expect(b.outcome(c, p, "python3", "-c", touch+`
@@ -111,11 +111,11 @@ b = touch(80)
 for i in range(4):
     if os.fork() == 0:
         sum(b[::4096]); time.sleep(0.3); os._exit(0)
-print([os.wait()[1] for i in range(4)])`), container.Exited, "null", 0)
+print([os.wait()[1] for i in range(4)])`), result.Exited, "null", 0)
 
 			// A program's own 137 is its own.
-			b.expect(b.outcome(c, p, "sh", "-c", "exit 137"), container.Exited, container.FindingFailed, 137)
-			b.expect(b.outcome(c, p, "sh", "-c", "kill -9 $$"), container.Signaled, container.FindingFailed, 137)
+			b.expect(b.outcome(c, p, "sh", "-c", "exit 137"), result.Exited, result.FindingFailed, 137)
+			b.expect(b.outcome(c, p, "sh", "-c", "kill -9 $$"), result.Signaled, result.FindingFailed, 137)
 		})
 	})
 }
@@ -129,7 +129,7 @@ func TestLimitMemoryOfRuntimes(t *testing.T) {
 				continue
 			}
 			p := b.policy(object{"limits": object{"memory": "256M", "pids": 200, "wall": "60s"}, "files": object{"read": []string{"/etc"}}})
-			b.expect(b.outcome(call{}, p, append([]string{"/usr/bin/" + name}, args...)...), container.Exited, "null", 0)
+			b.expect(b.outcome(call{}, p, append([]string{"/usr/bin/" + name}, args...)...), result.Exited, "null", 0)
 		}
 	})
 }
@@ -160,15 +160,15 @@ func TestLimitPids(t *testing.T) {
 		rungs(b, func(b *box, c call) {
 			p := b.limits(object{"pids": 20})
 			r := b.outcome(c, p, "sh", "-c", "for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15; do sleep 0.2 & done; wait; echo fine")
-			b.expect(r, container.Exited, "null", 0)
+			b.expect(r, result.Exited, "null", 0)
 			by := enforcedBy(r.Limits, "pids")
 			b.t.Logf("processes are limited by %s", by)
 			r = b.outcome(c, p, "python3", "-c", bomb)
 			if by == spec.ByWatcher { // no process is refused: all are ended
-				b.expect(r, container.PidsExceeded, container.FindingPids, 137)
+				b.expect(r, result.PidsExceeded, result.FindingPids, 137)
 				return
 			}
-			b.expect(r, container.PidsExceeded, container.FindingPids, 0)
+			b.expect(r, result.PidsExceeded, result.FindingPids, 0)
 			if r.Stdout != "errno 11\nmade 19\n" {
 				b.t.Errorf("a fork bomb says %q", r.Stdout)
 			}
@@ -186,13 +186,13 @@ os._exit(0)`)
 			}
 			// One is enough for a program that starts nothing.
 			one := b.limits(object{"pids": 1})
-			b.expect(b.outcome(c, one, "sh", "-c", "echo fine"), container.Exited, "null", 0)
+			b.expect(b.outcome(c, one, "sh", "-c", "echo fine"), result.Exited, "null", 0)
 			r = b.outcome(c, one, "python3", "-c", "import time; time.sleep(0.1)\n"+bomb)
 			if r.Stdout != "errno 11\nmade 0\n" {
 				b.t.Errorf("with one process it says %q", r.Stdout)
 			}
 			// A limit that no machine can reach limits nothing.
-			b.expect(b.outcome(c, b.limits(object{"pids": 100000000}), "true"), container.Exited, "null", 0)
+			b.expect(b.outcome(c, b.limits(object{"pids": 100000000}), "true"), result.Exited, "null", 0)
 		})
 	})
 }
@@ -244,7 +244,7 @@ func TestLimitCPU(t *testing.T) {
 		rungs(b, func(b *box, c call) {
 			p := b.limits(object{"cpu": "0.5s", "wall": "20s"})
 			r := b.outcome(c, p, "sh", "-c", "while :; do :; done & while :; do :; done & wait")
-			b.expect(r, container.CPUExceeded, container.FindingCPU, 152)
+			b.expect(r, result.CPUExceeded, result.FindingCPU, 152)
 			if r.Usage.CPUMS < 500 || r.Usage.CPUMS > 900 {
 				b.t.Errorf("it used %v ms", r.Usage.CPUMS)
 			}
@@ -257,10 +257,10 @@ while True:
         while time.process_time() < end: pass
         os._exit(0)
     time.sleep(0.06)`)
-			b.expect(r, container.CPUExceeded, container.FindingCPU, 152)
+			b.expect(r, result.CPUExceeded, result.FindingCPU, 152)
 			// To sleep costs nothing, and a SIGXCPU of one's own is one's own.
-			b.expect(b.outcome(c, p, "sleep", "0.7"), container.Exited, "null", 0)
-			b.expect(b.outcome(c, p, "sh", "-c", "kill -XCPU $$"), container.Signaled, container.FindingFailed, 152)
+			b.expect(b.outcome(c, p, "sleep", "0.7"), result.Exited, "null", 0)
+			b.expect(b.outcome(c, p, "sh", "-c", "kill -XCPU $$"), result.Signaled, result.FindingFailed, 152)
 		})
 	})
 }
@@ -269,7 +269,7 @@ while True:
 func TestLimitCPUDefault(t *testing.T) {
 	flavours(t, func(b *box) {
 		b.create("box", b.limits(object{"wall": "30s"}))
-		value := func(r container.Result) float64 {
+		value := func(r result.Result) float64 {
 			for _, l := range r.Limits {
 				if l.Name == "cpu" {
 					return l.Value
@@ -279,7 +279,7 @@ func TestLimitCPUDefault(t *testing.T) {
 		}
 		same(b.t, "the default", 60.0, value(b.result("box", "true")))
 		a := b.run("exec", "--json", "--timeout", "5s", "box", "true")
-		var r container.Result
+		var r result.Result
 		if err := json.Unmarshal([]byte(a.stdout), &r); err != nil {
 			b.t.Fatal(err)
 		}
@@ -296,7 +296,7 @@ func TestLimitCPUDefault(t *testing.T) {
 }
 
 // share says how much of a processor a program may have had, whatever the machine's speed.
-func (b *box) share(r container.Result, most float64) {
+func (b *box) share(r result.Result, most float64) {
 	b.t.Helper()
 	const burst = 100 // milliseconds: a quota is for a tenth of a second
 	if r.Usage.CPUMS > most*(1.1*r.Usage.WallMS)+burst {

@@ -22,6 +22,7 @@ import (
 
 	"github.com/sandboxrun/sandboxrun/container"
 	"github.com/sandboxrun/sandboxrun/container/owner"
+	"github.com/sandboxrun/sandboxrun/container/result"
 )
 
 // envSoak is how long all load tests together go on, at most maxSoak, with larger numbers: see scripts/soak. Without it
@@ -252,7 +253,7 @@ func TestLoadLibrary(t *testing.T) {
 		one := func(worker int) {
 			o := newOwn()
 			run, err := boxes[max(0, worker-16)%len(boxes)].Start(container.Request{Args: o.program()})
-			var res *container.Result
+			var res *result.Result
 			if err == nil {
 				res, err = run.Wait()
 			}
@@ -291,14 +292,14 @@ func TestLoadVerdicts(t *testing.T) {
 	flavours(t, func(b *box) {
 		t := b.t
 		endings := []ending{
-			{[]string{"--timeout", "0.7"}, "sleep 30", container.Timeout, 124},
-			{[]string{"--memory", "32M"}, "head -c 200m /dev/zero | tail -c 200m | sleep 30", container.MemoryExceeded, 137},
-			{[]string{"--pids", "5"}, "for i in 1 2 3 4 5 6 7 8 9; do sleep 2 & done; wait", container.PidsExceeded, 0},
-			{nil, "kill -9 $$; sleep 30", container.Signaled, 137},
-			{[]string{"--timeout", "50"}, "head -c 2m /dev/zero >/tmp/$0; s=$?; rm /tmp/$0; exit $s", container.FileExceeded, 153},
-			{[]string{"--memory", "64M", "--pids", "9"}, "exit 124", container.Exited, 124},
-			{nil, "sleep 0.3; exit 137", container.Exited, 137},
-			{nil, "exit 0", container.Exited, 0},
+			{[]string{"--timeout", "0.7"}, "sleep 30", result.Timeout, 124},
+			{[]string{"--memory", "32M"}, "head -c 200m /dev/zero | tail -c 200m | sleep 30", result.MemoryExceeded, 137},
+			{[]string{"--pids", "5"}, "for i in 1 2 3 4 5 6 7 8 9; do sleep 2 & done; wait", result.PidsExceeded, 0},
+			{nil, "kill -9 $$; sleep 30", result.Signaled, 137},
+			{[]string{"--timeout", "50"}, "head -c 2m /dev/zero >/tmp/$0; s=$?; rm /tmp/$0; exit $s", result.FileExceeded, 153},
+			{[]string{"--memory", "64M", "--pids", "9"}, "exit 124", result.Exited, 124},
+			{nil, "sleep 0.3; exit 137", result.Exited, 137},
+			{nil, "exit 0", result.Exited, 0},
 		}
 		// The sandbox itself has enough for all of them together.
 		p := b.limits(object{"wall": "60s", "memory": "4G", "pids": 1000, "file": "1M"})
@@ -320,12 +321,12 @@ func (b *box) verdict(id string, e ending) {
 	o := newOwn()
 	args := append(append([]string{"exec", "--json"}, e.flags...), id, "sh", "-c", "echo $0; "+e.script, o.token)
 	a := b.run(args...)
-	var r container.Result
+	var r result.Result
 	if err := json.Unmarshal([]byte(a.stdout), &r); err != nil {
 		b.t.Errorf("%v: %v", a, err)
 		return
 	}
-	begun := strings.HasPrefix(r.Stdout, o.token+"\n") || e.outcome == container.Timeout && r.Stdout == "" // on a busy machine
+	begun := strings.HasPrefix(r.Stdout, o.token+"\n") || e.outcome == result.Timeout && r.Stdout == "" // on a busy machine
 	if r.Outcome != e.outcome || a.status != r.ExitCode || e.status != 0 && r.ExitCode != e.status || !begun {
 		b.t.Errorf("want %s %d and %s: %v", e.outcome, e.status, o.token, a)
 	}

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/sandboxrun/sandboxrun/container"
+	"github.com/sandboxrun/sandboxrun/container/result"
 )
 
 // TestHugeOutput: however much a program prints, and whatever, the launcher keeps a bounded part and gives valid JSON.
@@ -28,7 +28,7 @@ sys.exit(status)`, peakFile}
 		cmd := b.command(call{wrap: measured}, "exec", "--json", "box", "sh", "-c", "head -c 200000000 /dev/zero | tr '\\0' y; echo end >&2; exit 3")
 		out, err := cmd.Output()
 		same(t, "exit status", 3, statusOf(t, cmd, err))
-		var r container.Result
+		var r result.Result
 		if err := json.Unmarshal(out, &r); err != nil {
 			t.Fatal(err)
 		}

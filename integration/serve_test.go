@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/sandboxrun/sandboxrun/container"
+	"github.com/sandboxrun/sandboxrun/container/result"
 )
 
 // serving is a client of a server.
@@ -38,7 +39,7 @@ type reply struct {
 	Error  *struct {
 		Code    int
 		Message string
-		Data    container.ResultError
+		Data    result.Error
 	}
 	Method string
 	Params note
@@ -159,11 +160,11 @@ func (s *serving) refuses(method string, params object, code, message string) {
 }
 
 // exec runs a program.
-func (s *serving) exec(id string, more object, argv ...string) container.Result {
+func (s *serving) exec(id string, more object, argv ...string) result.Result {
 	s.b.t.Helper()
 	p := object{"sandbox": id, "argv": argv}
 	maps.Copy(p, more)
-	var r container.Result
+	var r result.Result
 	s.does("exec", p, &r)
 	return r
 }
@@ -211,7 +212,7 @@ func TestServe(t *testing.T) {
 			t.Errorf("result %+v", r)
 		}
 		s.does("put", object{"sandbox": made.ID, "files": object{"d/x": "X"}}, nil)
-		var got struct{ Files []container.Collected }
+		var got struct{ Files []result.Collected }
 		s.does("get", object{"sandbox": made.ID, "path": "d"}, &got)
 		if len(got.Files) != 1 || got.Files[0].Path != "d/x" || got.Files[0].Text != "X" {
 			t.Errorf("got %+v", got)
@@ -272,7 +273,7 @@ func TestServeStreams(t *testing.T) {
 			s.ask("exec/stdin", object{"id": id, "data": line})
 		}
 		s.ask("exec/stdin", object{"id": id, "eof": true})
-		var r container.Result
+		var r result.Result
 		a := s.wait(done)
 		if err := json.Unmarshal(a.Result, &r); err != nil || r.Outcome != "exited" {
 			t.Errorf("%s %v", a.Result, err)

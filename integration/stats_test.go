@@ -19,6 +19,7 @@ import (
 
 	"github.com/sandboxrun/sandboxrun/container"
 	"github.com/sandboxrun/sandboxrun/container/journal"
+	"github.com/sandboxrun/sandboxrun/container/result"
 )
 
 // stats reads what a sandbox uses.
@@ -315,7 +316,7 @@ func TestEventsOfParallelExecs(t *testing.T) {
 			case journal.Started:
 				started[e.Exec] = true
 			case journal.Ended:
-				if !started[e.Exec] || e.Outcome != container.Exited || e.ExitCode != 0 {
+				if !started[e.Exec] || e.Outcome != result.Exited || e.ExitCode != 0 {
 					t.Errorf("%+v", e)
 				}
 				ended[e.Exec] = true

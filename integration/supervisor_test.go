@@ -14,7 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/sandboxrun/sandboxrun/container"
+	"github.com/sandboxrun/sandboxrun/container/result"
 )
 
 // bothWays are the environments in which exec is answered before the Go runtime starts, and by it.
@@ -122,7 +122,7 @@ while True:
     if time.time() > begun + 0.5: time.sleep(60)`,
 		} {
 			r := b.outcome(call{}, p, "python3", "-c", "import ctypes, os, time\nbegun = time.time()\n"+program)
-			if r.Outcome != container.Timeout || r.ExitCode != 124 {
+			if r.Outcome != result.Timeout || r.ExitCode != 124 {
 				b.t.Errorf("%s: %+v", what, r)
 			}
 		}

@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sandboxrun/sandboxrun/container"
+	"github.com/sandboxrun/sandboxrun/container/result"
 )
 
 // transferBox has a sandbox "box" with the workspace $dir/w at /w, and a directory $dir/secret that nothing shows.
@@ -26,10 +26,10 @@ func transferBox(b *box, more object) {
 }
 
 // carried is the result of an exec with options.
-func (b *box) carried(args ...string) container.Result {
+func (b *box) carried(args ...string) result.Result {
 	b.t.Helper()
 	a := b.run(append([]string{"exec", "--json"}, args...)...)
-	var r container.Result
+	var r result.Result
 	if err := json.Unmarshal([]byte(a.stdout), &r); err != nil {
 		b.t.Fatalf("%v: %v", a, err)
 	}

@@ -16,7 +16,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sandboxrun/sandboxrun/container"
+	"github.com/sandboxrun/sandboxrun/container/result"
 )
 
 // grace is how long an end may take in which something has to be killed, on a busy machine.
@@ -177,7 +177,7 @@ func TestTreesLoseNoOutput(t *testing.T) {
 			}
 			a := b.call(call{wrap: wrap}, append(forms[i%3], "box", "sh", "-c", write+ends[i/3%3])...)
 			a.exits(map[bool]int{true: 137, false: 3}[i/3%3 == 2])
-			r := container.Result{Stdout: a.stdout}
+			r := result.Result{Stdout: a.stdout}
 			if i%3 == 2 {
 				_ = json.Unmarshal([]byte(a.stdout), &r)
 			}
@@ -240,7 +240,7 @@ func TestBadTimesDiskFills(t *testing.T) {
 		group.Wait()
 		results[1] = d.do("wait", "--json", "box", name)
 		for i, a := range results {
-			var r container.Result
+			var r result.Result
 			if err := json.Unmarshal([]byte(a.exits(3).stdout), &r); err != nil {
 				t.Fatalf("%v: %v", a, err)
 			}
@@ -389,7 +389,7 @@ func TestBadTimesNoMemory(t *testing.T) {
 		for _, mib := range sizes {
 			m := mark()
 			a := b.call(call{wrap: limited(mib)}, "exec", "--json", "box", "sh", "-c", "sleep "+m+" & head -c 9000000 /dev/zero | tr '\\0' x; exit 3")
-			var r container.Result
+			var r result.Result
 			err := json.Unmarshal([]byte(a.stdout), &r)
 			if last = a.status; last == 0 || last == 3 && err != nil || a.took > 20*time.Second {
 				t.Errorf("with %d MiB: %v after %v", mib, a, a.took)

@@ -11,7 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/sandboxrun/sandboxrun/container"
+	"github.com/sandboxrun/sandboxrun/container/result"
 )
 
 // An exec is answered in one of two ways: by forkexec/client.c before the Go runtime starts, or by Go. No test, and no
@@ -246,8 +246,8 @@ func TestUsageBothWays(t *testing.T) {
 		b.create("limited", b.limits(object{"memory": "512M", "pids": 50, "cpu": "50s"}))
 		for _, id := range []string{"free", "limited"} {
 			for way, c := range ways() {
-				usage := func(command ...string) container.Usage {
-					var r container.Result
+				usage := func(command ...string) result.Usage {
+					var r result.Result
 					a := b.call(c, append([]string{"exec", "--json", id, "--"}, command...)...).exits(0)
 					if err := json.Unmarshal([]byte(a.stdout), &r); err != nil {
 						b.t.Fatalf("%v: %v", a, err)

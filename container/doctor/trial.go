@@ -16,6 +16,7 @@ import (
 	"github.com/sandboxrun/sandboxrun/container/fault"
 	"github.com/sandboxrun/sandboxrun/container/owner"
 	"github.com/sandboxrun/sandboxrun/container/procfs"
+	"github.com/sandboxrun/sandboxrun/container/result"
 	"github.com/sandboxrun/sandboxrun/forkexec"
 	"github.com/sandboxrun/sandboxrun/rootfs"
 	"github.com/sandboxrun/sandboxrun/spec"
@@ -121,7 +122,7 @@ func (t *trial) runOne(ctx context.Context, sb *container.Sandbox) error {
 	if err != nil {
 		return err
 	}
-	if res.Outcome != container.Exited || res.ExitCode != 0 {
+	if res.Outcome != result.Exited || res.ExitCode != 0 {
 		return fault.New("sandbox_unavailable", "", "a program in a sandbox: %s, exit status %d: %s", res.Outcome, res.ExitCode, printable(res.Stderr))
 	}
 	t.broken = brokenWalls(procfs.StatusFields(res.Stdout))
@@ -148,7 +149,7 @@ func brokenWalls(status map[string]string) []string {
 }
 
 // runIn runs a program that is ended with ctx.
-func runIn(ctx context.Context, sb *container.Sandbox, args ...string) (*container.Result, error) {
+func runIn(ctx context.Context, sb *container.Sandbox, args ...string) (*result.Result, error) {
 	running, err := sb.Start(container.Request{Args: args, Timeout: trialTime})
 	if err != nil {
 		return nil, err
@@ -231,7 +232,7 @@ func versionIn(ctx context.Context, sb *container.Sandbox, program string, args 
 	if err != nil {
 		return "", err
 	}
-	if res.Outcome != container.Exited || res.ExitCode != 0 {
+	if res.Outcome != result.Exited || res.ExitCode != 0 {
 		return "", fault.New("failed", "", "it ends there with status %d (%s): %s", res.ExitCode, res.Outcome, printable(res.Stderr))
 	}
 	if text := printable(res.Stdout); text != "" {

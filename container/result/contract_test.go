@@ -1,4 +1,4 @@
-package container
+package result
 
 import (
 	"bytes"
@@ -16,6 +16,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/sandboxrun/sandboxrun/container/fault"
 	"github.com/sandboxrun/sandboxrun/container/lookup"
 )
 
@@ -28,9 +29,9 @@ func TestResultContract(t *testing.T) {
 	compareConstants(t)
 	compareStatuses(t)
 
-	const path = "../docs/result.md"
+	const path = "../../docs/result.md"
 	if *update {
-		if err := os.WriteFile(path, ResultReference(), 0o644); err != nil {
+		if err := os.WriteFile(path, Reference(), 0o644); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -38,12 +39,12 @@ func TestResultContract(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !bytes.Equal(doc, ResultReference()) {
-		t.Error("docs/result.md is out of date: go test ./container -run TestResultContract -update")
+	if !bytes.Equal(doc, Reference()) {
+		t.Error("docs/result.md is out of date: go test ./container/result -run TestResultContract -update")
 	}
 
 	dir := t.TempDir()
-	if out, err := exec.Command("../scripts/man", dir).CombinedOutput(); err != nil {
+	if out, err := exec.Command("../../scripts/man", dir).CombinedOutput(); err != nil {
 		t.Fatalf("scripts/man: %v\n%s", err, out)
 	}
 	page, err := os.ReadFile(filepath.Join(dir, "sandboxrun-result.5"))
@@ -60,7 +61,7 @@ func TestResultContract(t *testing.T) {
 		Required   []string
 		Properties map[string]struct{ Enum []any }
 	}
-	if err := json.Unmarshal(ResultSchema(), &schema); err != nil {
+	if err := json.Unmarshal(Schema(), &schema); err != nil {
 		t.Fatal(err)
 	}
 	for _, name := range outcomeNames() {
@@ -130,7 +131,6 @@ func compareConstants(t *testing.T) {
 		named = append(named, text)
 	}
 	told := append(outcomeNames(), findingNames()...)
-	told = slices.DeleteFunc(told, func(name string) bool { return name == StillRunning })
 	slices.Sort(named)
 	slices.Sort(told)
 	if !slices.Equal(named, told) {
@@ -166,7 +166,7 @@ func compareStatuses(t *testing.T) {
 // compareExamples compares results as they are written with the schema's keys.
 func compareExamples(t *testing.T, required []string, properties map[string]struct{ Enum []any }) {
 	t.Helper()
-	for _, r := range []*Result{{}, NotStartedResult(fail(lookup.CodeNotFound, "", "x"), &ResultError{Code: lookup.CodeNotFound})} {
+	for _, r := range []*Result{{}, FromError(fault.New(lookup.CodeNotFound, "", "x"), &Error{Code: lookup.CodeNotFound})} {
 		data, err := json.Marshal(r)
 		if err != nil {
 			t.Fatal(err)

@@ -1,4 +1,4 @@
-package container
+package result
 
 import "slices"
 
@@ -36,7 +36,7 @@ func resultKeys() []resultKey {
 		{name: "stderr_bytes", kind: "integer", unit: "bytes", meaning: "How much the program wrote to standard error."},
 		{name: "stdout_truncated", kind: "boolean", meaning: "A part of stdout is missing. A line in its place says how much."},
 		{name: "stderr_truncated", kind: "boolean", meaning: "A part of stderr is missing, as for stdout."},
-		{name: "encoding", kind: "string", enum: func() []string { return []string{encodingText} }, meaning: "The encoding of stdout and stderr. Bytes that are not UTF-8 are U+FFFD."},
+		{name: "encoding", kind: "string", enum: func() []string { return []string{Encoding} }, meaning: "The encoding of stdout and stderr. Bytes that are not UTF-8 are U+FFFD."},
 		{name: "stdout_base64", kind: "string", optional: true, meaning: "The bytes of stdout in base64, if they are not UTF-8."},
 		{name: "stderr_base64", kind: "string", optional: true, meaning: "The bytes of stderr in base64, if they are not UTF-8."},
 		{name: "merged", kind: "boolean", optional: true, meaning: "The caller's standard output and standard error are one file, so the program had one pipe for both. stdout_bytes counts both."},

@@ -1,4 +1,4 @@
-package container
+package result
 
 import (
 	"bytes"
@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/sandboxrun/sandboxrun/container/fault"
 	"github.com/sandboxrun/sandboxrun/forkexec"
 	"github.com/sandboxrun/sandboxrun/spec"
 	"github.com/sandboxrun/sandboxrun/transfer"
@@ -29,6 +30,7 @@ const (
 	OutputExceeded = "output_exceeded"
 	NotStarted     = "not_started"
 	SandboxLost    = "sandbox_lost"
+	StillRunning   = "running" // it has not ended
 
 	FindingFailed      = "PROGRAM_FAILED"
 	FindingWall        = "WALL_CLOCK_EXCEEDED"
@@ -75,7 +77,25 @@ type Result struct {
 	Usage    Usage        `json:"usage"`
 	Limits   []spec.Limit `json:"limits,omitempty"`
 	Warnings []string     `json:"warnings,omitempty"`
-	Error    *ResultError `json:"error"`
+	Error    *Error       `json:"error"`
+}
+
+// Collected is a file that was read.
+type Collected struct {
+	Path   string `json:"path"`
+	Bytes  int64  `json:"bytes"`
+	Text   string `json:"text"`
+	Base64 string `json:"base64,omitempty"` // all bytes, where they are no text
+	To     string `json:"to,omitempty"`     // where it was written to
+	Error  *Error `json:"error,omitempty"`
+}
+
+// Answer is what a program has written to descriptor 3.
+type Answer struct {
+	Bytes     int64  `json:"bytes"` // that it wrote, kept or not
+	Truncated bool   `json:"truncated"`
+	Text      string `json:"text"`
+	Base64    string `json:"base64,omitempty"` // all bytes, where they are no text
 }
 
 // Usage is what an exec used.
@@ -90,7 +110,7 @@ type Usage struct {
 }
 
 // ResultError is why a program was not started, or its sandbox lost.
-type ResultError struct {
+type Error struct {
 	Code    string `json:"code"`
 	Message string `json:"message"`
 	Hint    string `json:"hint"`
@@ -98,7 +118,7 @@ type ResultError struct {
 
 const (
 	exitTimeout  = 124
-	exitLauncher = 125
+	ExitLauncher = 125
 	exitSignal   = 128
 )
 
@@ -124,26 +144,26 @@ func endings() []ending {
 }
 
 // judge fills in how it ended. full is whether its writable grants hold more than allowed.
-func (r *Result) judge(st forkexec.Status, l spec.Limits, full bool) {
-	r.Usage.CPUMS = ms(st.CPU)
+func (r *Result) Judge(st forkexec.Status, l spec.Limits, full bool) {
+	r.Usage.CPUMS = Milliseconds(st.CPU)
 	r.Usage.WrittenBytes, r.Usage.Processes = st.Written, st.Tasks
 	r.Usage.MaxRSSBytes = max(st.MaxRSS, st.MemoryPeak)
-	r.ended(st)
+	r.Ended(st)
 	switch e := ended(st, l); {
 	case e != nil:
 		r.Outcome, r.ExitCode, r.TimedOut = e.outcome, e.status, e.status == exitTimeout
 		r.Killed, r.Signal, r.Error = true, nil, nil
-		r.find(e.finding)
+		r.SetFinding(e.finding)
 	case st.Lost:
 	case fileExceeded(st, l):
 		r.Outcome = FileExceeded
-		r.find(FindingFile)
+		r.SetFinding(FindingFile)
 	case full:
 		r.Outcome = DiskExceeded
-		r.find(FindingDisk)
+		r.SetFinding(FindingDisk)
 	case st.OutOfPids, reached(st, l.Pids):
 		r.Outcome = PidsExceeded
-		r.find(FindingPids)
+		r.SetFinding(FindingPids)
 	}
 }
 
@@ -185,37 +205,45 @@ func fileExceeded(st forkexec.Status, l spec.Limits) bool {
 }
 
 // ended fills in how the program ended by itself.
-func (r *Result) ended(st forkexec.Status) {
+func (r *Result) Ended(st forkexec.Status) {
 	switch {
 	case st.Lost:
-		r.Outcome, r.ExitCode = SandboxLost, exitLauncher
-		r.find(FindingUnavailable)
-		r.Error = &ResultError{Code: "sandbox_lost", Message: "the sandbox ended under the program"}
+		r.Outcome, r.ExitCode = SandboxLost, ExitLauncher
+		r.SetFinding(FindingUnavailable)
+		r.Error = &Error{Code: "sandbox_lost", Message: "the sandbox ended under the program"}
 	case st.Wait.Signaled():
 		name := unix.SignalName(st.Wait.Signal())
 		r.Outcome, r.Signal, r.ExitCode = Signaled, &name, exitSignal+int(st.Wait.Signal())
-		r.find(FindingFailed)
+		r.SetFinding(FindingFailed)
 	default:
 		r.Outcome, r.ExitCode = Exited, st.Wait.ExitStatus()
 		if r.ExitCode != 0 {
-			r.find(FindingFailed)
+			r.SetFinding(FindingFailed)
 		}
 	}
 }
 
-func (r *Result) find(what string) { r.Finding = &what }
+func (r *Result) SetFinding(what string) { r.Finding = &what }
 
-func ms(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
+func Milliseconds(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
+
+// Kept is what was kept of a stream.
+type Kept interface {
+	// Content is what was kept, and whether something is missing from it.
+	Content() ([]byte, bool)
+	// Total counts the bytes of the whole stream.
+	Total() int64
+}
 
 // keep takes over what was kept of the streams. Output is never required to be text.
-func (r *Result) keep(stdout, stderr *keeper) {
-	out, outCut := stdout.content()
-	errs, errCut := stderr.content()
-	r.StdoutBytes, r.StderrBytes = stdout.total, stderr.total
+func (r *Result) Keep(stdout, stderr Kept) {
+	out, outCut := stdout.Content()
+	errs, errCut := stderr.Content()
+	r.StdoutBytes, r.StderrBytes = stdout.Total(), stderr.Total()
 	r.StdoutTruncated, r.StderrTruncated = outCut, errCut
-	r.Encoding = encodingText
-	r.Stdout, r.StdoutBase64 = asText(out)
-	r.Stderr, r.StderrBase64 = asText(errs)
+	r.Encoding = Encoding
+	r.Stdout, r.StdoutBase64 = AsText(out)
+	r.Stderr, r.StderrBase64 = AsText(errs)
 }
 
 // Encode writes a result as one line of JSON.
@@ -227,11 +255,19 @@ func (r *Result) Encode() ([]byte, error) {
 	return buf.Bytes(), err
 }
 
+// errorOf is what a result says of an error.
+func ErrorOf(err error) *Error {
+	if e, ok := err.(*fault.Error); ok { //nolint:errorlint // only one that says all by itself
+		return &Error{Code: e.Code, Message: e.Error(), Hint: e.Hint}
+	}
+	return &Error{Code: "failed", Message: err.Error()}
+}
+
 // encodingText is what Result.Encoding is.
-const encodingText = "utf-8"
+const Encoding = "utf-8"
 
 // asText is output as text that can be read, and where it is not UTF-8 all of its bytes as well (docs/decisions/0013).
-func asText(b []byte) (string, string) {
+func AsText(b []byte) (string, string) {
 	if utf8.Valid(b) {
 		return string(b), ""
 	}

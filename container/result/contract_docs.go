@@ -1,4 +1,4 @@
-package container
+package result
 
 import (
 	"bytes"
@@ -8,7 +8,7 @@ import (
 )
 
 // ResultSchema is the JSON Schema (2020-12) of a result. Later versions may add keys, and take none away.
-func ResultSchema() []byte {
+func Schema() []byte {
 	root := resultObject(resultKeys())
 	root["$schema"] = "https://json-schema.org/draft/2020-12/schema"
 	root["title"] = "sandboxrun result"
@@ -71,7 +71,7 @@ func (k *resultKey) text() string {
 }
 
 // ResultReference is the Markdown of docs/result.md.
-func ResultReference() []byte {
+func Reference() []byte {
 	var b strings.Builder
 	b.WriteString(resultIntro)
 	writeResultKeys(&b, "Keys", resultKeys())
@@ -97,7 +97,7 @@ func ResultReference() []byte {
 
 const resultIntro = `# Result reference
 
-<!-- Generated from the tables in container/contract.go: go test ./container -run TestResultContract -update -->
+<!-- Generated from the tables in container/result/contract.go: go test ./container/result -run TestResultContract -update -->
 
 ` + "`run --json`, `exec --json` and `wait --json`" + ` print one JSON object and a newline on standard output, also if the program did not start.
 ` + "`--result FILE|FD`" + ` writes the same object; the program's streams then pass through unchanged. The command's exit

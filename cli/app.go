@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/sandboxrun/sandboxrun/container"
+	"github.com/sandboxrun/sandboxrun/container/relayproc"
 	"github.com/sandboxrun/sandboxrun/container/trust"
 	"github.com/sandboxrun/sandboxrun/spec"
 )
@@ -79,7 +80,7 @@ func Main(args, environ []string, stdin, stdout, stderr *os.File) int {
 	switch {
 	case p.isOurs(container.MonitorCommand):
 		return p.monitor()
-	case p.isOurs(container.RelayCommand):
+	case p.isOurs(relayproc.Command):
 		return p.relay()
 	}
 	err := p.app().Run(args)

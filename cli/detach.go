@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/sandboxrun/sandboxrun/container"
+	"github.com/sandboxrun/sandboxrun/container/relayproc"
 )
 
 // refuseAttached refuses flags that need a caller who waits, because a detached exec has none.
@@ -84,7 +85,7 @@ func (p *program) relay() int {
 	_ = os.WriteFile("/proc/self/comm", []byte("sandboxrun"), 0) // the name would be that of /proc/self/exe
 	in, out, err := monitorStreams()
 	if err == nil {
-		err = container.Relay(in, out)
+		err = relayproc.Serve(in, out)
 	}
 	if err != nil {
 		return exitLauncher

@@ -21,8 +21,10 @@ import (
 	"github.com/sandboxrun/sandboxrun/container/build"
 	"github.com/sandboxrun/sandboxrun/container/check"
 	"github.com/sandboxrun/sandboxrun/container/diagnose"
+	"github.com/sandboxrun/sandboxrun/container/fault"
 	"github.com/sandboxrun/sandboxrun/container/owner"
 	"github.com/sandboxrun/sandboxrun/container/procfs"
+	"github.com/sandboxrun/sandboxrun/container/relayproc"
 	"github.com/sandboxrun/sandboxrun/container/trust"
 	"github.com/sandboxrun/sandboxrun/forkexec"
 	"github.com/sandboxrun/sandboxrun/spec"
@@ -74,7 +76,7 @@ func (s *Store) Create(id string, plan *spec.Plan, o Options) (_ *Sandbox, err e
 		return nil, err
 	}
 	if err := sb.noteCreated(); err != nil {
-		return nil, fail("state_unusable", diskHint, "create sandbox: %w", err)
+		return nil, fail("state_unusable", fault.DiskHint, "create sandbox: %w", err)
 	}
 	return sb, nil
 }
@@ -111,7 +113,7 @@ func (sb *Sandbox) start(plan *spec.Plan, o Options, compiled func() (filters, e
 	if err := sb.hold(plan); err != nil {
 		return err
 	}
-	relay, err := sb.startRelay(plan, dir)
+	relay, err := relayproc.Start(relayproc.Sandbox{ID: sb.state.ID, Init: sb.init, Dir: sb.dir, Root: dir, Groups: sb.state.Launch.Held.Groups}, plan)
 	if err != nil {
 		return err
 	}
@@ -119,10 +121,10 @@ func (sb *Sandbox) start(plan *spec.Plan, o Options, compiled func() (filters, e
 		err = sb.prove(plan, o, checks, compiled, dir)
 	}
 	if err != nil {
-		relay.abandon()
+		relay.Abandon()
 		return err
 	}
-	if err := relay.serve(sb.state.Record); err != nil {
+	if err := relay.Serve(sb.state.Record); err != nil {
 		return err
 	}
 	if _, err := release.Write([]byte{1}); err != nil {
@@ -198,7 +200,7 @@ func (sb *Sandbox) launch(plan *spec.Plan, host bool, lock, ready *os.File) (*li
 	}
 	c, err := sb.container(config)
 	if fullDisk(err) {
-		return nil, fail("state_unusable", diskHint, "create sandbox: %w", err)
+		return nil, fail("state_unusable", fault.DiskHint, "create sandbox: %w", err)
 	}
 	if err != nil {
 		return nil, fail("sandbox_unavailable", "", "create sandbox: %w", err)
@@ -311,7 +313,7 @@ func withoutCgroup(list []specs.LinuxNamespace) []specs.LinuxNamespace {
 // startError explains a failed start.
 func startError(err error) error {
 	if fullDisk(err) {
-		return fail("state_unusable", diskHint, "create sandbox: %w", err)
+		return fail("state_unusable", fault.DiskHint, "create sandbox: %w", err)
 	}
 	if step := diagnose.Machine(); step != nil {
 		return step

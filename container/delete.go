@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/sandboxrun/sandboxrun/container/cgroup"
+	"github.com/sandboxrun/sandboxrun/container/flock"
 	"github.com/sandboxrun/sandboxrun/container/procfs"
 	"github.com/sandboxrun/sandboxrun/record"
 )
@@ -75,7 +76,7 @@ func (sb *Sandbox) Delete(key ed25519.PrivateKey) error {
 		return fmt.Errorf("delete sandbox %q: %w", id, err)
 	}
 	// No sweep is to remove it as soon as process 1 has ended, without the key and as one that nobody has deleted.
-	mine := sb.dir != nil && flock(sb.dir, unix.LOCK_EX|unix.LOCK_NB) == nil
+	mine := sb.dir != nil && flock.Lock(sb.dir, unix.LOCK_EX|unix.LOCK_NB) == nil
 	sb.end()
 	s.awaitMonitors(id)
 	var dir *os.File

@@ -16,6 +16,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/sandboxrun/sandboxrun/container/flock"
 	"github.com/sandboxrun/sandboxrun/container/result"
 	"github.com/sandboxrun/sandboxrun/forkexec"
 )
@@ -141,7 +142,7 @@ func (d *Detached) Close() {
 
 // Running says whether the exec goes on. Whoever looks takes a shared lock, so that no two who look see each other.
 func (d *Detached) Running() bool {
-	return errors.Is(flock(d.lock, unix.LOCK_SH|unix.LOCK_NB), unix.EWOULDBLOCK)
+	return errors.Is(flock.Lock(d.lock, unix.LOCK_SH|unix.LOCK_NB), unix.EWOULDBLOCK)
 }
 
 // Ended is closed when the exec has ended. A thread waits for that as long as it takes.
@@ -156,7 +157,7 @@ func (d *Detached) Ended() <-chan struct{} {
 		defer close(ended)
 		lock := os.NewFile(uintptr(fd), execLock)
 		defer lock.Close()
-		_ = flock(lock, unix.LOCK_SH)
+		_ = flock.Lock(lock, unix.LOCK_SH)
 	}()
 	return ended
 }

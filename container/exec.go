@@ -17,8 +17,10 @@ import (
 
 	"github.com/sandboxrun/sandboxrun/container/diagnose"
 	"github.com/sandboxrun/sandboxrun/container/disk"
+	"github.com/sandboxrun/sandboxrun/container/fault"
 	"github.com/sandboxrun/sandboxrun/container/lookup"
 	"github.com/sandboxrun/sandboxrun/container/procfs"
+	"github.com/sandboxrun/sandboxrun/container/relayproc"
 	"github.com/sandboxrun/sandboxrun/container/result"
 	"github.com/sandboxrun/sandboxrun/container/sabotage"
 	"github.com/sandboxrun/sandboxrun/container/setgroup"
@@ -80,7 +82,7 @@ type Running struct {
 	stderr   *keeper
 	merged   bool // standard error goes the way of standard output
 	carried  carriedBy
-	refusals *refusals
+	refusals *relayproc.Refusals
 	pumps    sync.WaitGroup
 
 	inputFailed failure
@@ -91,7 +93,7 @@ type Running struct {
 	args    []string
 	cwd     string
 	meters  [2]*record.Meter // of the streams
-	network *NetworkStats    // at the start
+	network *relayproc.Stats // at the start
 }
 
 // Start starts a program in the sandbox. The error is an *Error; a program that is not there, or cannot be executed,
@@ -183,10 +185,12 @@ func (sb *Sandbox) begin(req Request) (_ *Running, err error) {
 // launch starts the program.
 func (r *Running) launch(req Request, cmd *forkexec.Command) error {
 	sb := r.sb
-	r.refusals = sb.followRefusals()
+	if sb.explains() {
+		r.refusals = relayproc.FollowRefusals(sb.dir)
+	}
 	streams, err := r.connect(req, cmd)
 	if err != nil {
-		r.refusals.close()
+		r.refusals.Close()
 		return err
 	}
 	sabotage.Command(cmd)
@@ -194,13 +198,13 @@ func (r *Running) launch(req Request, cmd *forkexec.Command) error {
 	streams.closeTheirs()
 	if err != nil {
 		streams.closeOurs()
-		r.refusals.close()
+		r.refusals.Close()
 		return r.notStarted(err, sb.explain(err, req))
 	}
 	r.Name, r.terminal, r.carried.view = r.process.Name, r.process.Terminal, r.process.View
 	streams.flow(&r.pumps)
-	r.refusals.start()
-	if sb.state.Relay != nil && !sb.store.relayAlive(sb.state.ID) {
+	r.refusals.Start()
+	if sb.state.Relay != nil && !relayproc.Alive(sb.store.root, sb.state.ID) {
 		r.warnings = append(r.warnings, relayEnded)
 	}
 	if err := r.noteStarted(req.Args[0]); err != nil {
@@ -316,7 +320,7 @@ func (sb *Sandbox) explain(err error, req Request) error {
 	var step *forkexec.StepError
 	switch {
 	case !errors.As(err, &step) && (errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT)):
-		return fail("state_unusable", diskHint, "start program in sandbox %q: %w", sb.state.ID, err)
+		return fail("state_unusable", fault.DiskHint, "start program in sandbox %q: %w", sb.state.ID, err)
 	case !errors.As(err, &step):
 	case step.Step == forkexec.StepExecve && errors.Is(step.Err, unix.ENOENT):
 		return fail(lookup.CodeNotFound, "", "%q: %w", req.Args[0], step.Err)
@@ -378,7 +382,7 @@ func (r *Running) Wait() (*result.Result, error) {
 		close(r.asking)
 	}
 	r.pumps.Wait()
-	r.refusals.finish()
+	r.refusals.Finish()
 	for _, w := range r.cleaned {
 		_ = w.Close() // what it writes to never fails
 	}
@@ -423,3 +427,6 @@ func (r *Running) conclude(st forkexec.Status, took time.Duration, full bool) *r
 }
 
 const relayEnded = "the sandbox's relay has ended: no forwarded port and no host can be reached"
+
+// explains says whether programs are told of hosts that the relay refuses.
+func (sb *Sandbox) explains() bool { return sb.state.Relay != nil && sb.state.Relay.Policy.Explain }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/sandboxrun/sandboxrun/container/cgroup"
 	"github.com/sandboxrun/sandboxrun/container/disk"
+	"github.com/sandboxrun/sandboxrun/container/fault"
 	"github.com/sandboxrun/sandboxrun/forkexec"
 	"github.com/sandboxrun/sandboxrun/rootfs"
 	"github.com/sandboxrun/sandboxrun/spec"
@@ -121,7 +122,7 @@ func (sb *Sandbox) noteGroup(path string) error {
 		err = errors.Join(err, f.Close())
 	}
 	if err != nil {
-		return fail("state_unusable", diskHint, "note control group: %w", err)
+		return fail("state_unusable", fault.DiskHint, "note control group: %w", err)
 	}
 	return nil
 }

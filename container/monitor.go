@@ -8,20 +8,19 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"math"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
-	"syscall"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/sandboxrun/sandboxrun/container/diagnose"
 	"github.com/sandboxrun/sandboxrun/container/fault"
+	"github.com/sandboxrun/sandboxrun/container/flock"
 	"github.com/sandboxrun/sandboxrun/container/procfs"
 	"github.com/sandboxrun/sandboxrun/container/result"
+	"github.com/sandboxrun/sandboxrun/container/selfexec"
 	"github.com/sandboxrun/sandboxrun/forkexec"
 )
 
@@ -77,14 +76,7 @@ func (s *Store) Detach(id string, req Request) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("start monitor: %w", err)
 	}
-	// What the caller left open for us is not the monitor's: a pipe's reader would wait for it.
-	if err := unix.CloseRange(3, math.MaxUint32, unix.CLOSE_RANGE_CLOEXEC); err != nil {
-		return "", fmt.Errorf("start monitor: %w", err)
-	}
-	cmd := exec.Command("/proc/self/exe", MonitorCommand, id)
-	cmd.Args[0], cmd.Dir, cmd.Env = "sandboxrun", "/", []string{}
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
-	in, answer, err := startPiped(cmd)
+	cmd, in, answer, err := selfexec.Start(MonitorCommand, id)
 	if err != nil {
 		return "", fmt.Errorf("start monitor: %w", err)
 	}
@@ -110,28 +102,6 @@ func (s *Store) Detach(id string, req Request) (string, error) {
 		return "", e
 	}
 	return r.Exec, cmd.Process.Release()
-}
-
-// startPiped starts a process of ours with pipes for the order and the answer. Its standard error is /dev/null.
-func startPiped(cmd *exec.Cmd) (in, answer *os.File, err error) {
-	theirIn, in, err := os.Pipe()
-	if err != nil {
-		return nil, nil, err
-	}
-	defer theirIn.Close()
-	answer, theirAnswer, err := os.Pipe()
-	if err != nil {
-		in.Close()
-		return nil, nil, err
-	}
-	defer theirAnswer.Close()
-	cmd.Stdin, cmd.Stdout = theirIn, theirAnswer
-	if err := cmd.Start(); err != nil {
-		in.Close()
-		answer.Close()
-		return nil, nil, err
-	}
-	return in, answer, nil
 }
 
 func bytesOf(list []string) [][]byte {
@@ -227,7 +197,7 @@ func (sb *Sandbox) startMonitored(req Request) (_ *monitored, err error) {
 		if procfs.PidfdWait(sb.init, 0) {
 			return nil, sb.lost()
 		}
-		return nil, fail("state_unusable", diskHint, "start program in sandbox %q: %w", sb.state.ID, err)
+		return nil, fail("state_unusable", fault.DiskHint, "start program in sandbox %q: %w", sb.state.ID, err)
 	}
 	req.detached = true
 	if m.running, err = sb.Start(req); err != nil {
@@ -260,7 +230,7 @@ func (m *monitored) prepare(req *Request) (err error) {
 	if m.lock, err = m.create(execLock); err != nil {
 		return err
 	}
-	if err := flock(m.lock, unix.LOCK_EX|unix.LOCK_NB); err != nil {
+	if err := flock.Lock(m.lock, unix.LOCK_EX|unix.LOCK_NB); err != nil {
 		return err
 	}
 	if m.pidns, err = m.create(execPidns); err != nil {

@@ -17,7 +17,11 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/sandboxrun/sandboxrun/container/fault"
+	"github.com/sandboxrun/sandboxrun/container/flock"
 	"github.com/sandboxrun/sandboxrun/container/owner"
+	"github.com/sandboxrun/sandboxrun/container/recording"
+	"github.com/sandboxrun/sandboxrun/container/relayproc"
 	"github.com/sandboxrun/sandboxrun/container/result"
 	"github.com/sandboxrun/sandboxrun/hooks"
 	"github.com/sandboxrun/sandboxrun/record"
@@ -36,13 +40,6 @@ type Options struct {
 	// Record is a directory of the host in which a record is kept, or empty; absolute. The program must not see it.
 	Record   string
 	Versions map[string]string // of the programs and libraries that make it, for the record
-}
-
-// Recorded is where a sandbox's record is.
-type Recorded struct {
-	Dir     string `json:"dir"`
-	Session string `json:"session"`
-	UTS     uint64 `json:"uts"` // the number of a namespace that all processes of the sandbox are in
 }
 
 // CodeRecord is the code of a record that cannot be made or written.
@@ -106,7 +103,7 @@ func (sb *Sandbox) startRecord(plan *spec.Plan, o Options) (err error) {
 	if err != nil {
 		return recordError(err)
 	}
-	sb.state.Record = &Recorded{Dir: o.Record, Session: w.Session(), UTS: session.Process.Namespaces["uts"].Inode}
+	sb.state.Record = &recording.Place{Dir: o.Record, Session: w.Session(), UTS: session.Process.Namespaces["uts"].Inode}
 	return nil
 }
 
@@ -165,11 +162,11 @@ func (r *Running) openRecord() error {
 	}
 	fd, err := unix.Openat(int(r.sb.dir.Fd()), tellingLock, unix.O_RDWR|unix.O_CREAT|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o600)
 	if err != nil {
-		return fail("state_unusable", diskHint, "open record: %w", err)
+		return fail("state_unusable", fault.DiskHint, "open record: %w", err)
 	}
 	t := &telling{lock: os.NewFile(uintptr(fd), tellingLock)}
-	if err = flock(t.lock, unix.LOCK_SH); err == nil {
-		t.w, err = openWriter(at)
+	if err = flock.Lock(t.lock, unix.LOCK_SH); err == nil {
+		t.w, err = at.Open()
 	}
 	if err == nil {
 		err = t.w.Reserve()
@@ -180,17 +177,8 @@ func (r *Running) openRecord() error {
 	}
 	t.w.Redactor = r.redactor
 	r.record, r.meters = t, [2]*record.Meter{record.NewMeter(), record.NewMeter()}
-	r.network, err = r.sb.store.network(r.sb.state.ID)
+	r.network, err = relayproc.Counts(r.sb.store.root, r.sb.state.ID)
 	return err
-}
-
-func openWriter(r *Recorded) (*record.Writer, error) {
-	dir, err := os.OpenFile(r.Dir, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
-	if err != nil {
-		return nil, fmt.Errorf("open record: %w", err)
-	}
-	defer dir.Close()
-	return record.Open(dir, record.FileName, r.Session)
 }
 
 func (t *telling) close() {
@@ -228,7 +216,7 @@ func (r *Running) told(res *result.Result) error {
 
 // traffic is what has gone through the relay since the exec started. Execs that run at the same time share it.
 func (r *Running) traffic() record.Traffic {
-	now, _ := r.sb.store.network(r.sb.state.ID) // it is told of in events of its own
+	now, _ := relayproc.Counts(r.sb.store.root, r.sb.state.ID) // it is told of in events of its own
 	if now == nil || r.network == nil {
 		return record.Traffic{}
 	}
@@ -260,7 +248,7 @@ func (s *Store) endRecord(id string, st *State, why string, key ed25519.PrivateK
 		why = s.endOf(st)
 	}
 	s.awaitLock(id, tellingLock) // who has an exec to tell of; where it is not told of, the record says so
-	w, err := openWriter(st.Record)
+	w, err := st.Record.Open()
 	if err != nil {
 		return recordError(err)
 	}
@@ -299,7 +287,7 @@ func (s *Store) endOf(st *State) string {
 	return record.Lost
 }
 
-func signRecord(r *Recorded, head record.Head, key ed25519.PrivateKey) error {
+func signRecord(r *recording.Place, head record.Head, key ed25519.PrivateKey) error {
 	dir, err := os.Open(r.Dir)
 	if err != nil {
 		return fmt.Errorf("sign record: %w", err)

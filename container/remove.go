@@ -12,6 +12,9 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/sandboxrun/sandboxrun/container/flock"
+	"github.com/sandboxrun/sandboxrun/container/relayproc"
 )
 
 // A sandbox that has ended is removed by one process at a time, be it a delete or one of the sweeps that every create and
@@ -72,7 +75,7 @@ func (s *Store) tryClaim(id string, dir *os.File) (_ *removal, again bool, err e
 		} else if err != nil {
 			return nil, false, fmt.Errorf("lock sandbox %q: %w", id, err)
 		}
-		if flock(c.dir, unix.LOCK_EX|unix.LOCK_NB) != nil {
+		if flock.Lock(c.dir, unix.LOCK_EX|unix.LOCK_NB) != nil {
 			return nil, false, nil
 		}
 	}
@@ -81,7 +84,7 @@ func (s *Store) tryClaim(id string, dir *os.File) (_ *removal, again bool, err e
 	if err != nil {
 		return nil, false, fmt.Errorf("lock sandbox %q: %w", id, err)
 	}
-	if flock(lock, unix.LOCK_EX|unix.LOCK_NB) == nil {
+	if flock.Lock(lock, unix.LOCK_EX|unix.LOCK_NB) == nil {
 		_ = lock.Truncate(claimed) // others then wait, or pass it over
 		won := &removal{c.dir, lock}
 		c = nil
@@ -89,7 +92,7 @@ func (s *Store) tryClaim(id string, dir *os.File) (_ *removal, again bool, err e
 	}
 	defer lock.Close()
 	// Who only looks whether it is alive (see alive) is done in a moment.
-	return nil, flock(lock, unix.LOCK_SH|unix.LOCK_NB) == nil, nil
+	return nil, flock.Lock(lock, unix.LOCK_SH|unix.LOCK_NB) == nil, nil
 }
 
 // claimOrGone waits until a sandbox that has ended is claimed, or gone: then there is no claim. at is its directory.
@@ -145,7 +148,7 @@ func (s *Store) free(id string) bool {
 		return errors.Is(err, fs.ErrNotExist)
 	}
 	defer f.Close()
-	return flock(f, unix.LOCK_SH|unix.LOCK_NB) == nil
+	return flock.Lock(f, unix.LOCK_SH|unix.LOCK_NB) == nil
 }
 
 // Sweep removes what dead sandboxes have left, and says which. It goes on where one cannot be removed; the error then tells of
@@ -191,7 +194,7 @@ func (s *Store) sweep(id string) (removed bool, err error) {
 // is an error, and keeps nothing here.
 func (s *Store) remove(id string, c *removal, st *State, why string, key ed25519.PrivateKey) error {
 	defer c.release()
-	s.awaitLock(id, relayLock) // it has connections to close and events to write
+	s.awaitLock(id, relayproc.Lock) // it has connections to close and events to write
 	if err := s.removeGroups(id); err != nil {
 		return err
 	}

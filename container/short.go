@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/sandboxrun/sandboxrun/container/journal"
+	"github.com/sandboxrun/sandboxrun/container/relayproc"
 	"github.com/sandboxrun/sandboxrun/container/result"
 	"github.com/sandboxrun/sandboxrun/forkexec"
 	"github.com/sandboxrun/sandboxrun/record"
@@ -67,7 +68,7 @@ func (sb *Sandbox) answer() (forkexec.Answer, error) {
 		a.Secrets, a.SecretLength = record.SecretEnds(), record.SecretLength
 	}
 	if sb.state.Relay != nil {
-		a.Relay = relayLock
+		a.Relay = relayproc.Lock
 	}
 	var err error
 	for i := range a.Results {

@@ -16,6 +16,8 @@ import (
 	"github.com/sandboxrun/sandboxrun/container/fault"
 	"github.com/sandboxrun/sandboxrun/container/owner"
 	"github.com/sandboxrun/sandboxrun/container/procfs"
+	"github.com/sandboxrun/sandboxrun/container/recording"
+	"github.com/sandboxrun/sandboxrun/container/relayproc"
 	"github.com/sandboxrun/sandboxrun/forkexec"
 	"github.com/sandboxrun/sandboxrun/hooks"
 	"github.com/sandboxrun/sandboxrun/spec"
@@ -33,15 +35,15 @@ type State struct {
 	Owner     *owner.Owner `json:"owner,omitempty"` // nil: none
 
 	// Of the Plan only what later commands need is kept: an exec reads all of this before it can start.
-	Name     string          `json:"name,omitempty"`
-	Policy   string          `json:"policy"`
-	Digest   string          `json:"policy_digest"`
-	Network  string          `json:"network"`
-	Relay    *spec.Relay     `json:"relay,omitempty"`
-	Record   *Recorded       `json:"record,omitempty"`
-	Limits   []spec.Limit    `json:"limits,omitempty"`
-	Weaker   []spec.Weakness `json:"weaker,omitempty"`
-	Warnings []string        `json:"warnings,omitempty"`
+	Name     string           `json:"name,omitempty"`
+	Policy   string           `json:"policy"`
+	Digest   string           `json:"policy_digest"`
+	Network  string           `json:"network"`
+	Relay    *spec.Relay      `json:"relay,omitempty"`
+	Record   *recording.Place `json:"record,omitempty"`
+	Limits   []spec.Limit     `json:"limits,omitempty"`
+	Weaker   []spec.Weakness  `json:"weaker,omitempty"`
+	Warnings []string         `json:"warnings,omitempty"`
 	// BestEffort is as in spec.Plan.
 	BestEffort bool           `json:"best_effort,omitempty"`
 	Checks     []hooks.Result `json:"checks,omitempty"`
@@ -91,7 +93,7 @@ func (s *Store) save(id string, data []byte) error {
 		err = s.root.Rename(tmp, s.statePath(id))
 	}
 	if err != nil {
-		return fail("state_unusable", diskHint, "save state: %w", fault.Cause(err))
+		return fail("state_unusable", fault.DiskHint, "save state: %w", fault.Cause(err))
 	}
 	return nil
 }
@@ -347,8 +349,8 @@ type Description struct {
 	Policy      string            `json:"policy,omitempty"`
 	Digest      string            `json:"policy_digest,omitempty"`
 	Network     string            `json:"network,omitempty"`
-	Relay       *RelayInfo        `json:"relay,omitempty"`
-	Record      *Recorded         `json:"record,omitempty"`
+	Relay       *relayproc.Info   `json:"relay,omitempty"`
+	Record      *recording.Place  `json:"record,omitempty"`
 	Limits      []spec.Limit      `json:"limits,omitempty"`
 	Weaker      []spec.Weakness   `json:"weaker,omitempty"`
 	Warnings    []string          `json:"warnings,omitempty"`
@@ -375,7 +377,7 @@ func (s *Store) Describe(id string) (*Description, error) {
 		return nil, err
 	}
 	if st, err := s.load(id); err == nil {
-		d.Relay, d.Record = s.relayInfo(st), st.Record
+		d.Relay, d.Record = relayproc.Look(s.root, st.ID, st.Relay), st.Record
 		d.Digest, d.Network, d.Limits, d.Weaker, d.Warnings = st.Digest, st.Network, st.Limits, st.Weaker, st.Warnings
 		d.Checks, d.Isolated = st.Checks, st.Isolated()
 	}

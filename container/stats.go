@@ -11,6 +11,7 @@ import (
 
 	"github.com/sandboxrun/sandboxrun/container/disk"
 	"github.com/sandboxrun/sandboxrun/container/procfs"
+	"github.com/sandboxrun/sandboxrun/container/relayproc"
 	"github.com/sandboxrun/sandboxrun/container/result"
 	"github.com/sandboxrun/sandboxrun/forkexec"
 	"github.com/sandboxrun/sandboxrun/spec"
@@ -40,7 +41,7 @@ type Stats struct {
 	DiskLimit *int64 `json:"disk_limit_bytes"`
 
 	// Network is nil where nothing is forwarded and no host allowed.
-	Network *NetworkStats `json:"network"`
+	Network *relayproc.Stats `json:"network"`
 
 	// EachExec names the limits that hold for each exec by itself: "cpu", and those that nothing but the launcher holds.
 	EachExec []string `json:"each_exec"`
@@ -87,7 +88,7 @@ func (m *Meter) Look() (Stats, error) {
 		s.CPUPercent = &load
 	}
 	m.last, m.busy = now, u.busy
-	if s.Network, err = m.sb.store.network(st.ID); err != nil {
+	if s.Network, err = relayproc.Counts(m.sb.store.root, st.ID); err != nil {
 		return Stats{}, err
 	}
 	if m.disk != nil {

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/sandboxrun/sandboxrun/container/fault"
+	"github.com/sandboxrun/sandboxrun/container/flock"
 )
 
 // Error is a failure of ours, with a stable word for programs and a hint for people.
@@ -28,9 +29,6 @@ func fullDisk(err error) bool {
 	var pe *os.PathError
 	return errors.As(err, &pe) && (errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT))
 }
-
-// diskHint is for errors of writing the state.
-const diskHint = "is the disk full? another place: --root DIR"
 
 // Store is the directory that holds the state of one user's sandboxes, a directory each.
 type Store struct {
@@ -81,25 +79,16 @@ func (s *Store) Close() { s.root.Close() }
 func (s *Store) lock() (func(), error) {
 	f, err := s.root.OpenFile(".lock", os.O_CREATE|os.O_RDWR, 0o600)
 	if fullDisk(err) {
-		return nil, fail("state_unusable", diskHint, "lock state directory: %w", err)
+		return nil, fail("state_unusable", fault.DiskHint, "lock state directory: %w", err)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("lock state directory: %w", err)
 	}
-	if err := flock(f, unix.LOCK_EX); err != nil {
+	if err := flock.Lock(f, unix.LOCK_EX); err != nil {
 		f.Close()
 		return nil, fmt.Errorf("lock state directory: %w", err)
 	}
 	return func() { f.Close() }, nil
-}
-
-func flock(f *os.File, how int) error {
-	for {
-		err := unix.Flock(int(f.Fd()), how)
-		if !errors.Is(err, unix.EINTR) {
-			return err
-		}
-	}
 }
 
 // awaitLock waits a moment for whoever holds a lock in a sandbox's directory. Somebody may have stopped them: they will find
@@ -113,7 +102,7 @@ func (s *Store) awaitLock(id, name string) {
 	go func() {
 		defer close(free)
 		defer lock.Close()
-		_ = flock(lock, unix.LOCK_EX)
+		_ = flock.Lock(lock, unix.LOCK_EX)
 	}()
 	select {
 	case <-free:
@@ -173,15 +162,15 @@ func (s *Store) tryReserve(id string) (*os.File, error) {
 	}
 	defer unlock()
 	if err := s.root.Mkdir(id, 0o700); err != nil {
-		return nil, fail("state_unusable", diskHint, "make sandbox directory: %w", err)
+		return nil, fail("state_unusable", fault.DiskHint, "make sandbox directory: %w", err)
 	}
 	f, err := s.root.OpenFile(filepath.Join(id, "lock"), os.O_CREATE|os.O_EXCL|os.O_RDWR, 0o600)
 	if err == nil {
-		err = flock(f, unix.LOCK_EX) // somebody may look at it just now, for a moment
+		err = flock.Lock(f, unix.LOCK_EX) // somebody may look at it just now, for a moment
 	}
 	if err != nil {
 		_ = s.root.RemoveAll(id)
-		return nil, fail("state_unusable", diskHint, "lock sandbox %q: %w", id, err)
+		return nil, fail("state_unusable", fault.DiskHint, "lock sandbox %q: %w", id, err)
 	}
 	return f, nil
 }
@@ -198,7 +187,7 @@ func (s *Store) alive(id string) bool {
 	if info, err := f.Stat(); err == nil && info.Size() == claimed {
 		return false
 	}
-	return flock(f, unix.LOCK_SH|unix.LOCK_NB) != nil
+	return flock.Lock(f, unix.LOCK_SH|unix.LOCK_NB) != nil
 }
 
 // ids lists the sandboxes' directories, dead or alive.

@@ -125,7 +125,7 @@ func (r *Running) connectPipes(s *streams, req Request, cmd *forkexec.Command) e
 			return err
 		}
 		cmd.Stdio[i+1] = inner
-		to := r.guard(req, r.refusals.beside(r.output(o.to, o.kept), o.newline))
+		to := r.guard(req, r.refusals.Beside(r.output(o.to, o.kept), o.newline))
 		s.add(true, func() { pump(to, outer) })
 	}
 	return nil

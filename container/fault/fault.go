@@ -30,6 +30,9 @@ func New(code, hint, format string, args ...any) *Error {
 	return &Error{Code: code, Hint: hint, Err: fmt.Errorf(format, args...)}
 }
 
+// DiskHint is for errors of writing the state.
+const DiskHint = "is the disk full? another place: --root DIR"
+
 // Cause is an error without the path, which may be one that only we know.
 func Cause(err error) error {
 	if pe, ok := errors.AsType[*os.PathError](err); ok {

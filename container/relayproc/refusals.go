@@ -1,17 +1,18 @@
-package container
+package relayproc
 
 import (
 	"io"
+	"os"
 	"sync"
 	"time"
 
 	"github.com/sandboxrun/sandboxrun/container/journal"
 )
 
-// refusals writes a line to a program's standard error for each host that the relay refuses while the program runs (network.explain).
+// Refusals writes a line to a program's standard error for each host that the relay refuses while the program runs (network.explain).
 // The relay does not know which exec a connection comes from, so every exec that runs is told. The relay writes an event before it
 // answers, so the event of a connection that a program has seen fail can be read when the program has ended.
-type refusals struct {
+type Refusals struct {
 	log     *journal.Log
 	written map[string]bool // hosts
 	newline string
@@ -26,14 +27,10 @@ type refusals struct {
 // maxRefusals is how many lines an exec gets.
 const maxRefusals = 100
 
-// followRefusals looks at the events that come from now on. It is nil where the policy does not ask for it, and where events cannot be read:
-// that ends no exec.
-func (sb *Sandbox) followRefusals() *refusals {
-	if !sb.explains() {
-		return nil
-	}
-	f := &refusals{written: map[string]bool{}, stop: make(chan struct{})}
-	f.log = &journal.Log{Dir: int(sb.dir.Fd()), Each: f.look}
+// FollowRefusals looks at the events that come from now on, in the sandbox's directory. It is nil where they cannot be read: that ends no exec.
+func FollowRefusals(dir *os.File) *Refusals {
+	f := &Refusals{written: map[string]bool{}, stop: make(chan struct{})}
+	f.log = &journal.Log{Dir: int(dir.Fd()), Each: f.look}
 	if f.log.Find() != nil {
 		f.log.Close()
 		return nil
@@ -42,10 +39,8 @@ func (sb *Sandbox) followRefusals() *refusals {
 	return f
 }
 
-func (sb *Sandbox) explains() bool { return sb.state.Relay != nil && sb.state.Relay.Policy.Explain }
-
-// beside gives a writer for the program's output, to which lines can be added. newline is how they end; with "" there are none.
-func (f *refusals) beside(to io.Writer, newline string) io.Writer {
+// Beside gives a writer for the program's output, to which lines can be added. newline is how they end; with "" there are none.
+func (f *Refusals) Beside(to io.Writer, newline string) io.Writer {
 	if f == nil || newline == "" {
 		return to
 	}
@@ -54,7 +49,7 @@ func (f *refusals) beside(to io.Writer, newline string) io.Writer {
 }
 
 // Write takes the program's output.
-func (f *refusals) Write(p []byte) (int, error) {
+func (f *Refusals) Write(p []byte) (int, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if len(p) > 0 {
@@ -63,7 +58,8 @@ func (f *refusals) Write(p []byte) (int, error) {
 	return f.out.Write(p)
 }
 
-func (f *refusals) start() {
+// Start begins to look.
+func (f *Refusals) Start() {
 	if f == nil {
 		return
 	}
@@ -81,8 +77,8 @@ func (f *refusals) start() {
 	})
 }
 
-// finish looks once more, after the program has ended.
-func (f *refusals) finish() {
+// Finish looks once more, after the program has ended.
+func (f *Refusals) Finish() {
 	if f == nil {
 		return
 	}
@@ -92,15 +88,15 @@ func (f *refusals) finish() {
 	f.log.Close()
 }
 
-// close is for a program that was not started.
-func (f *refusals) close() {
+// Close is for a program that was not started.
+func (f *Refusals) Close() {
 	if f != nil {
 		f.log.Close()
 	}
 }
 
 // look is called for each event.
-func (f *refusals) look(e journal.Event) error {
+func (f *Refusals) look(e journal.Event) error {
 	n := e.NetworkEvent
 	if n == nil || n.Explain == "" || f.written[n.Host] || len(f.written) == maxRefusals || f.out == nil {
 		return nil

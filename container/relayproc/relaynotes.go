@@ -1,4 +1,4 @@
-package container
+package relayproc
 
 import (
 	"bytes"
@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/sandboxrun/sandboxrun/container/journal"
+	"github.com/sandboxrun/sandboxrun/container/recording"
 	"github.com/sandboxrun/sandboxrun/record"
 	"github.com/sandboxrun/sandboxrun/relay"
 )
@@ -20,8 +21,8 @@ import (
 // EventNetwork is the event of one connection, one request of a kept HTTP connection, or one name that was refused.
 const EventNetwork = "network"
 
-// NetworkStats count what has gone through the relay since the sandbox was made.
-type NetworkStats struct {
+// Stats count what has gone through the relay since the sandbox was made.
+type Stats struct {
 	Allowed  int64 `json:"allowed"` // connections and requests that have ended
 	Refused  int64 `json:"refused"`
 	Failed   int64 `json:"failed"`
@@ -29,14 +30,14 @@ type NetworkStats struct {
 	Received int64 `json:"received_bytes"`
 }
 
-// networkFile holds NetworkStats as they are in memory, each number in eight bytes, little endian first. The relay writes
+// networkFile holds Stats as they are in memory, each number in eight bytes, little endian first. The relay writes
 // it, in one piece.
 const networkFile = "network"
 
 // relayNotes writes down what a relay tells of.
 type relayNotes struct {
-	sb     *Sandbox
-	stats  NetworkStats
+	dir    *os.File // the sandbox's
+	stats  Stats
 	file   *os.File
 	record *record.Writer // nil: there is none
 	told   int            // events that are in it
@@ -46,13 +47,13 @@ type relayNotes struct {
 // maxTold bounds what a program can make a record hold, and fill a disk with. What comes after is counted all the same.
 const maxTold = 100_000
 
-func (n *relayNotes) open(at *Recorded) (err error) {
+func (n *relayNotes) open(at *recording.Place) (err error) {
 	if at != nil {
-		if n.record, err = openWriter(at); err != nil {
+		if n.record, err = at.Open(); err != nil {
 			return err
 		}
 	}
-	fd, err := unix.Openat(int(n.sb.dir.Fd()), networkFile, unix.O_RDWR|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o600)
+	fd, err := unix.Openat(int(n.dir.Fd()), networkFile, unix.O_RDWR|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o600)
 	if err != nil {
 		return fmt.Errorf("make %s: %w", networkFile, err)
 	}
@@ -101,19 +102,19 @@ func (n *relayNotes) note(ev relay.Event) {
 	_ = n.write()
 	ms := float64(ev.Duration.Round(time.Microsecond)) / float64(time.Millisecond)
 	n.tell(&ev, ms)
-	_ = n.sb.note(true, journal.Event{Event: EventNetwork, NetworkEvent: &journal.NetworkEvent{
+	_ = journal.Append(n.dir, true, journal.Event{Event: EventNetwork, NetworkEvent: &journal.NetworkEvent{
 		Kind: ev.Kind, Host: ev.Host, Port: ev.Port, Address: ev.Address, Via: ev.Via, Rule: ev.Rule, Verdict: ev.Verdict, Reason: journal.Shorten(ev.Reason, journal.MaxMessage),
 		Sent: ev.Up, Received: ev.Down, DurationMS: ms, Explain: journal.Shorten(ev.Explain, journal.MaxMessage),
 	}})
 }
 
-// network reads the counts; nil where the sandbox has no relay.
-func (s *Store) network(id string) (*NetworkStats, error) {
-	data, err := s.root.ReadFile(filepath.Join(id, networkFile))
+// Counts reads the counts, by the directory of all sandboxes; nil where the sandbox has no relay.
+func Counts(root *os.Root, id string) (*Stats, error) {
+	data, err := root.ReadFile(filepath.Join(id, networkFile))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
-	var n NetworkStats
+	var n Stats
 	if err == nil {
 		err = binary.Read(bytes.NewReader(data), binary.LittleEndian, &n)
 	}

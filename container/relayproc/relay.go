@@ -1,4 +1,4 @@
-package container
+package relayproc
 
 import (
 	"context"
@@ -6,47 +6,44 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math"
 	"net/netip"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime/debug"
 	"strconv"
-	"syscall"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/sandboxrun/sandboxrun/container/cgroup"
 	"github.com/sandboxrun/sandboxrun/container/diagnose"
 	"github.com/sandboxrun/sandboxrun/container/fault"
+	"github.com/sandboxrun/sandboxrun/container/flock"
 	"github.com/sandboxrun/sandboxrun/container/procfs"
+	"github.com/sandboxrun/sandboxrun/container/recording"
+	"github.com/sandboxrun/sandboxrun/container/selfexec"
 	"github.com/sandboxrun/sandboxrun/forkexec"
 	"github.com/sandboxrun/sandboxrun/relay"
 	"github.com/sandboxrun/sandboxrun/spec"
 )
 
-// A sandbox whose policy has a network has one relay: this binary started again, outside, in a session of its own, without
-// privilege (forkexec.c) and with a filter of its own (relayfilter.go). It holds listening sockets that were made inside,
-// and ends with process 1.
-
-// RelayCommand is the word by which the binary is told to be a relay. A sandbox's id follows, for whoever lists
+// Command is the word by which the binary is told to be a relay. A sandbox's id follows, for whoever lists
 // processes; all else comes through standard input.
-const RelayCommand = "relay"
+const Command = "relay"
 
-// relayLock is held by the relay: whoever can lock it knows that it has ended.
-const relayLock = "relay.lock"
+// Lock is held by the relay: whoever can lock it knows that it has ended.
+const Lock = "relay.lock"
 
 // Descriptors that a relay finds open, before its listeners.
 const (
 	relayDir   = iota + 3 // the sandbox's directory
 	relayInit             // pidfd of process 1
-	relayHeld             // relayLock
+	relayHeld             // Lock
 	relayFirst            // the first listener
 )
 
-// relayProcess is a relay that has been started and does not serve yet.
-type relayProcess struct {
+// Process is a relay that has been started and does not serve yet.
+type Process struct {
 	cmd       *exec.Cmd
 	in        *os.File
 	answer    *os.File
@@ -57,22 +54,32 @@ type relayProcess struct {
 // relayOrder is what a relay is to do.
 type relayOrder struct {
 	relay.Config
-	Record *Recorded `json:"record"`
+	Record *recording.Place `json:"record"`
 }
 
-// startRelay makes the sockets inside and starts the process that will hold them, while the rest is built.
-func (sb *Sandbox) startRelay(plan *spec.Plan, dir *os.Root) (*relayProcess, error) {
+// Sandbox is what a relay needs of the sandbox that it serves.
+type Sandbox struct {
+	ID     string
+	Init   *os.File         // pidfd of process 1
+	Dir    *os.File         // its directory, open as a descriptor of the relay
+	Root   *os.Root         // the same
+	Groups []forkexec.Group // that it is in
+}
+
+// Start makes the sockets inside and starts the process that will hold them, while the rest is built. It is nil where the plan has
+// no relay.
+func Start(sb Sandbox, plan *spec.Plan) (*Process, error) {
 	if plan.Relay == nil {
 		return nil, nil
 	}
-	order := relay.Config{Sandbox: sb.state.ID, Policy: plan.Relay.Policy, Upstream: plan.Relay.Proxies}
+	order := relay.Config{Sandbox: sb.ID, Policy: plan.Relay.Policy, Upstream: plan.Relay.Proxies}
 	order.Limits.CPU = relayShare(&plan.Exec.Limits)
 	doors, listeners := relayListeners(plan.Relay.Doors)
-	files, err := sb.listen(doors)
+	files, err := listen(sb.Init, doors)
 	if err != nil {
 		return nil, err
 	}
-	r := &relayProcess{}
+	r := &Process{}
 	for i, l := range listeners {
 		if files[i] != nil {
 			r.listeners = append(r.listeners, files[i])
@@ -80,12 +87,12 @@ func (sb *Sandbox) startRelay(plan *spec.Plan, dir *os.Root) (*relayProcess, err
 		}
 	}
 	r.order.Config = order
-	if err := r.launch(sb, dir); err != nil {
+	if err := r.launch(sb); err != nil {
 		closeAll(r.listeners)
 		return nil, err
 	}
-	if err := sb.limitRelay(r.cmd.Process.Pid); err != nil {
-		r.abandon()
+	if err := limitRelay(sb.Groups, r.cmd.Process.Pid); err != nil {
+		r.Abandon()
 		return nil, err
 	}
 	return r, nil
@@ -94,13 +101,13 @@ func (sb *Sandbox) startRelay(plan *spec.Plan, dir *os.Root) (*relayProcess, err
 // limitRelay has the relay share its programs' quota of processor time, where that is in a control group by itself. It shares
 // no group that limits memory: a program that used that up would have the kernel kill the relay, and its ports were free
 // for another program to listen on. With version 2 there is one group for both, and relayShare stands alone.
-func (sb *Sandbox) limitRelay(pid int) error {
-	for _, g := range sb.state.Launch.Held.Groups {
+func limitRelay(groups []forkexec.Group, pid int) error {
+	for _, g := range groups {
 		if g.Unified || g.Controllers&forkexec.GroupCPU == 0 || g.Controllers&forkexec.GroupMemory != 0 {
 			continue
 		}
 		if err := cgroup.WriteControl(filepath.Join(g.Dir, "cgroup.procs"), strconv.Itoa(pid)); err != nil {
-			return fail("limit_unenforceable", `enforce = "best_effort" does without control groups`, "limit relay: %w", err)
+			return fault.New("limit_unenforceable", `enforce = "best_effort" does without control groups`, "limit relay: %w", err)
 		}
 	}
 	return nil
@@ -151,17 +158,17 @@ func relayShare(l *spec.Limits) float64 {
 }
 
 // listen makes the doors' sockets. Where there is no IPv6 those on ::1 are left out: nothing inside can look for them.
-func (sb *Sandbox) listen(doors []spec.Door) ([]*os.File, error) {
+func listen(init *os.File, doors []spec.Door) ([]*os.File, error) {
 	list := make([]forkexec.Endpoint, len(doors))
 	for i, d := range doors {
 		list[i] = forkexec.Endpoint{Addr: d.Listen, UDP: d.Kind == spec.DoorDNS, Optional: d.Listen.Addr().Is6()}
 	}
-	files, err := forkexec.Listen(sb.init, list)
+	files, err := forkexec.Listen(init, list)
 	if err != nil {
 		if e := diagnose.NoRoom("start relay", err); e != nil {
 			return nil, e
 		}
-		return nil, fail("sandbox_unavailable", "", "start relay: %w", err)
+		return nil, fault.New("sandbox_unavailable", "", "start relay: %w", err)
 	}
 	return files, nil
 }
@@ -174,41 +181,34 @@ func closeAll(files []*os.File) {
 	}
 }
 
-func (r *relayProcess) launch(sb *Sandbox, dir *os.Root) error {
-	lock, err := dir.OpenFile(relayLock, os.O_CREATE|os.O_EXCL|os.O_RDWR, 0o600)
+func (r *Process) launch(sb Sandbox) error {
+	lock, err := sb.Root.OpenFile(Lock, os.O_CREATE|os.O_EXCL|os.O_RDWR, 0o600)
 	if err != nil {
-		return fail("state_unusable", diskHint, "start relay: %w", fault.Cause(err))
+		return fault.New("state_unusable", fault.DiskHint, "start relay: %w", fault.Cause(err))
 	}
 	defer lock.Close()
-	if err := flock(lock, unix.LOCK_EX|unix.LOCK_NB); err != nil {
+	if err := flock.Lock(lock, unix.LOCK_EX|unix.LOCK_NB); err != nil {
 		return fmt.Errorf("start relay: %w", err)
 	}
-	// What the caller left open for us is not the relay's: a pipe's reader would wait for it.
-	if err := unix.CloseRange(3, math.MaxUint32, unix.CLOSE_RANGE_CLOEXEC); err != nil {
-		return fmt.Errorf("start relay: %w", err)
-	}
-	r.cmd = exec.Command("/proc/self/exe", RelayCommand, sb.state.ID)
-	r.cmd.Args[0], r.cmd.Dir, r.cmd.Env = "sandboxrun", "/", []string{}
-	r.cmd.ExtraFiles = append([]*os.File{sb.dir, sb.init, lock}, r.listeners...)
-	r.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
-	if r.in, r.answer, err = startPiped(r.cmd); err == nil {
+	files := append([]*os.File{sb.Dir, sb.Init, lock}, r.listeners...)
+	if r.cmd, r.in, r.answer, err = selfexec.Start(Command, sb.ID, files...); err == nil {
 		return nil
 	}
 	if e := diagnose.NoRoom("start relay", err); e != nil {
 		return e
 	}
-	return fail("sandbox_unavailable", "", "start relay: %w", err)
+	return fault.New("sandbox_unavailable", "", "start relay: %w", err)
 }
 
-// serve lets the relay begin, and waits until it has. What the checks have connected meanwhile is none of its business.
-func (r *relayProcess) serve(record *Recorded) error {
+// Serve lets the relay begin, and waits until it has. What the checks have connected meanwhile is none of its business.
+func (r *Process) Serve(record *recording.Place) error {
 	if r == nil {
 		return nil
 	}
 	r.order.Record = record
 	order, err := json.Marshal(&r.order)
 	if err != nil {
-		r.abandon()
+		r.Abandon()
 		return fmt.Errorf("start relay: %w", err)
 	}
 	for _, l := range r.listeners {
@@ -228,11 +228,11 @@ func (r *relayProcess) serve(record *Recorded) error {
 		go func() { _ = r.cmd.Wait() }() // so that it leaves no zombie with a caller that stays
 		return r.answer.Close()
 	}
-	r.abandon()
+	r.Abandon()
 	if len(text) == 0 {
 		text = []byte("it has ended: " + r.cmd.ProcessState.String())
 	}
-	return fail("sandbox_unavailable", "", "start relay: %s", text)
+	return fault.New("sandbox_unavailable", "", "start relay: %s", text)
 }
 
 // waits says whether somebody waits to be accepted, or has sent something.
@@ -242,8 +242,8 @@ func waits(l *os.File) bool {
 	return err == nil && n > 0
 }
 
-// abandon ends a relay that nobody needs any more.
-func (r *relayProcess) abandon() {
+// Abandon ends a relay that nobody needs any more.
+func (r *Process) Abandon() {
 	if r == nil {
 		return
 	}
@@ -255,9 +255,9 @@ func (r *relayProcess) abandon() {
 // relayServes is what a relay answers once it serves; anything else says why it does not.
 const relayServes = "serving"
 
-// Relay is the relay's process: it serves until process 1 has ended. It is to be called by a process that was started for
+// Serve is the relay's process: it serves until process 1 has ended. It is to be called by a process that was started for
 // it and has not done anything else.
-func Relay(in io.ReadCloser, answer io.WriteCloser) error {
+func Serve(in io.ReadCloser, answer io.WriteCloser) error {
 	const percent, most = 100, 256 << 20
 	debug.SetGCPercent(percent) // unlike a command it lives long
 	debug.SetMemoryLimit(most)
@@ -269,7 +269,7 @@ func Relay(in io.ReadCloser, answer io.WriteCloser) error {
 		files[i] = os.NewFile(uintptr(relayFirst+i), "listener")
 	}
 	init := os.NewFile(relayInit, "process 1")
-	notes := &relayNotes{sb: &Sandbox{state: &State{ID: order.Sandbox}, dir: os.NewFile(relayDir, "sandbox")}}
+	notes := &relayNotes{dir: os.NewFile(relayDir, "sandbox")}
 	if err == nil {
 		err = notes.open(order.Record)
 	}
@@ -311,18 +311,18 @@ func keepPorts(ports []int, lock int, init *os.File) {
 	procfs.PidfdWait(init, -1)
 }
 
-// relayAlive says whether the sandbox's relay runs.
-func (s *Store) relayAlive(id string) bool {
-	lock, err := s.root.Open(filepath.Join(id, relayLock))
+// Alive says whether the relay of a sandbox runs, by the directory of all sandboxes.
+func Alive(root *os.Root, id string) bool {
+	lock, err := root.Open(filepath.Join(id, Lock))
 	if err != nil {
 		return false
 	}
 	defer lock.Close()
-	return flock(lock, unix.LOCK_SH|unix.LOCK_NB) != nil
+	return flock.Lock(lock, unix.LOCK_SH|unix.LOCK_NB) != nil
 }
 
-// RelayInfo is what the state command tells of a sandbox's relay.
-type RelayInfo struct {
+// Info is what the state command tells of a sandbox's relay.
+type Info struct {
 	Status string            `json:"status"` // "running" or "stopped"
 	Proxy  string            `json:"proxy,omitempty"`
 	Ports  map[string]string `json:"ports,omitempty"` // forwarded: where inside, and to where
@@ -331,15 +331,16 @@ type RelayInfo struct {
 	Upstream []string `json:"upstream_proxy,omitempty"` // the proxies of the caller's network that it asks, without user and password
 }
 
-func (s *Store) relayInfo(st *State) *RelayInfo {
-	if st.Relay == nil {
+// Look looks at the relay of a sandbox; nil where it has none.
+func Look(root *os.Root, id string, r *spec.Relay) *Info {
+	if r == nil {
 		return nil
 	}
-	info := &RelayInfo{Status: StatusStopped, Ports: map[string]string{}, Hosts: st.Relay.Policy.AllowedHosts, Upstream: st.Relay.Upstream}
-	if s.relayAlive(st.ID) {
-		info.Status = StatusRunning
+	info := &Info{Status: "stopped", Ports: map[string]string{}, Hosts: r.Policy.AllowedHosts, Upstream: r.Upstream}
+	if Alive(root, id) {
+		info.Status = "running"
 	}
-	for _, d := range st.Relay.Doors {
+	for _, d := range r.Doors {
 		switch d.Kind {
 		case spec.DoorProxy:
 			info.Proxy = d.Listen.String()

@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/sandboxrun/sandboxrun/container"
+	"github.com/sandboxrun/sandboxrun/container/stats"
 	"github.com/sandboxrun/sandboxrun/spec"
 )
 
@@ -110,7 +111,7 @@ func (p *program) following() (context.Context, context.CancelFunc) {
 }
 
 // followStats repeats at a steady pace until the sandbox or ctx ends. Neither is an error.
-func followStats(ctx context.Context, sb *container.Sandbox, interval time.Duration, show func(*container.Stats) error) error {
+func followStats(ctx context.Context, sb *container.Sandbox, interval time.Duration, show func(*stats.Stats) error) error {
 	meter := sb.Meter()
 	for next := time.Now(); ctx.Err() == nil; {
 		s, err := meter.Look()
@@ -146,10 +147,10 @@ func unlessClosed(err error) error {
 }
 
 // statsView chooses the format of the figures.
-func (p *program) statsView(asJSON, follow bool) func(*container.Stats) error {
+func (p *program) statsView(asJSON, follow bool) func(*stats.Stats) error {
 	switch {
 	case asJSON:
-		return func(s *container.Stats) error {
+		return func(s *stats.Stats) error {
 			data, err := json.Marshal(s)
 			if err == nil {
 				_, err = p.out.Write(append(data, '\n'))
@@ -157,14 +158,14 @@ func (p *program) statsView(asJSON, follow bool) func(*container.Stats) error {
 			return err
 		}
 	case follow && !p.redraws():
-		return func(s *container.Stats) error {
+		return func(s *stats.Stats) error {
 			_, err := fmt.Fprintln(p.out, statsLine(s))
 			return err
 		}
 	case follow:
 		return p.liveTable()
 	}
-	return func(s *container.Stats) error {
+	return func(s *stats.Stats) error {
 		_, err := fmt.Fprintln(p.out, strings.Join(p.statsTable(s, false), "\n"))
 		return err
 	}
@@ -174,9 +175,9 @@ func (p *program) statsView(asJSON, follow bool) func(*container.Stats) error {
 func (p *program) redraws() bool { return isTerminal(p.out.f) && p.env["TERM"] != "dumb" }
 
 // liveTable draws each table over the last one, in one write.
-func (p *program) liveTable() func(*container.Stats) error {
+func (p *program) liveTable() func(*stats.Stats) error {
 	var last []string
-	return func(s *container.Stats) error {
+	return func(s *stats.Stats) error {
 		var b bytes.Buffer
 		if rows := p.rows(last); rows > 0 {
 			fmt.Fprintf(&b, "\r\x1b[%dA", rows)

@@ -6,7 +6,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/sandboxrun/sandboxrun/container"
+	"github.com/sandboxrun/sandboxrun/container/stats"
 )
 
 const (
@@ -24,7 +24,7 @@ type figure struct {
 }
 
 // figures are the rows. Live figures include rates, which need two measurements.
-func figures(s *container.Stats, live bool) []figure {
+func figures(s *stats.Stats, live bool) []figure {
 	list := []figure{
 		measure("memory", &s.MemoryBytes, s.MemoryLimit, aboutSize),
 		measure("cpu", &s.CPUMS, s.CPULimitMS, aboutTime),
@@ -61,7 +61,7 @@ func measure[T int64 | float64](name string, used, limit *T, text func(T) string
 }
 
 // statsTable is a line for each row, below a header.
-func (p *program) statsTable(s *container.Stats, live bool) []string {
+func (p *program) statsTable(s *stats.Stats, live bool) []string {
 	const row = "%-8s %8s %8s"
 	colours := p.colours(p.out.f)
 	lines := []string{fmt.Sprintf(row, "", "USED", "LIMIT")}
@@ -83,7 +83,7 @@ func (p *program) statsTable(s *container.Stats, live bool) []string {
 }
 
 // statsLine is all figures in one line.
-func statsLine(s *container.Stats) string {
+func statsLine(s *stats.Stats) string {
 	parts := []string{s.Time.Local().Format("15:04:05.000")}
 	for _, f := range figures(s, true) {
 		part := f.name + " " + f.used

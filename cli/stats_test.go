@@ -6,9 +6,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sandboxrun/sandboxrun/container"
 	"github.com/sandboxrun/sandboxrun/container/journal"
 	"github.com/sandboxrun/sandboxrun/container/owner"
+	"github.com/sandboxrun/sandboxrun/container/stats"
 	"github.com/sandboxrun/sandboxrun/spec"
 )
 
@@ -33,9 +33,9 @@ func TestAboutTime(t *testing.T) {
 	}
 }
 
-func sampleStats() *container.Stats {
+func sampleStats() *stats.Stats {
 	memory, cpuLimit, percent, pids, disk, diskLimit := int64(512<<20), 60000.0, 98.4, int64(128), int64(1<<20), int64(1<<30)
-	return &container.Stats{
+	return &stats.Stats{
 		Time: time.Date(2026, 1, 2, 3, 4, 5, 600e6, time.Local), Sandbox: "s", Execs: 2, MemoryBytes: 500 << 20, MemoryLimit: &memory,
 		CPUMS: 1200, CPULimitMS: &cpuLimit, CPUPercent: &percent, Pids: 5, PidsLimit: &pids, DiskBytes: &disk, DiskLimit: &diskLimit,
 		EachExec: []string{"cpu"},

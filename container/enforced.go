@@ -140,7 +140,7 @@ func (e *enforced) inGroup(controller int, v2, v1 string, want int64) (float64, 
 	if g.Unified {
 		file = v2
 	}
-	is, ok := controlNumber(filepath.Join(g.Dir, file), "")
+	is, ok := cgroup.Number(filepath.Join(g.Dir, file), "")
 	if !ok {
 		return 0, fmt.Errorf("%s cannot be read, or says that there is no limit", file)
 	}
@@ -173,8 +173,8 @@ func (e *enforced) quota() (float64, error) {
 		}
 		return quota / period, nil
 	}
-	n, ok := controlNumber(filepath.Join(g.Dir, "cpu.cfs_quota_us"), "")
-	in, ok2 := controlNumber(filepath.Join(g.Dir, "cpu.cfs_period_us"), "")
+	n, ok := cgroup.Number(filepath.Join(g.Dir, "cpu.cfs_quota_us"), "")
+	in, ok2 := cgroup.Number(filepath.Join(g.Dir, "cpu.cfs_period_us"), "")
 	if !ok || !ok2 || in <= 0 {
 		return 0, errors.New("cpu.cfs_quota_us cannot be read")
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/sandboxrun/sandboxrun/container/cgroup"
 	"github.com/sandboxrun/sandboxrun/container/disk"
 	"github.com/sandboxrun/sandboxrun/container/fault"
+	"github.com/sandboxrun/sandboxrun/container/stats"
 	"github.com/sandboxrun/sandboxrun/forkexec"
 	"github.com/sandboxrun/sandboxrun/rootfs"
 	"github.com/sandboxrun/sandboxrun/spec"
@@ -211,7 +212,7 @@ func (sb *Sandbox) watchDisk() *disk.Watch {
 	w.Held = disk.HeldBy(func() []int {
 		var pids []int
 		// That the sandbox has ended is seen elsewhere; then nothing is held.
-		_ = sb.eachProcess(func(pid int, _ uint64) { pids = append(pids, pid) })
+		_ = stats.EachProcess(sb.state.PID, func(pid int, _ uint64) { pids = append(pids, pid) })
 		return pids
 	})
 	return w

@@ -17,15 +17,15 @@ import (
 
 	"github.com/containerd/console"
 
-	"github.com/sandboxrun/sandboxrun/container"
 	"github.com/sandboxrun/sandboxrun/container/journal"
 	"github.com/sandboxrun/sandboxrun/container/result"
+	"github.com/sandboxrun/sandboxrun/container/stats"
 )
 
 // stats reads what a sandbox uses.
-func (b *box) stats(id string) container.Stats {
+func (b *box) stats(id string) stats.Stats {
 	b.t.Helper()
-	var s container.Stats
+	var s stats.Stats
 	a := b.run("stats", "--json", id).exits(0)
 	if err := json.Unmarshal([]byte(a.stdout), &s); err != nil {
 		b.t.Fatalf("%v: %v", a, err)

@@ -1,9 +1,9 @@
-package container
+package stats
 
 import (
+	"errors"
 	"fmt"
 	"os"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -25,11 +25,13 @@ type Proc struct {
 	namespace uint64
 }
 
-// Processes lists what runs in the sandbox, less our own process 1 and reapers.
-func (sb *Sandbox) Processes() ([]Proc, error) {
+// ErrEnded says that the sandbox has ended.
+var ErrEnded = errors.New("the sandbox has ended")
+
+// Processes lists what runs in a sandbox, less our own process 1 and reapers. names are the execs of PID namespaces, where they are known.
+func Processes(init int, names map[uint64]string) ([]Proc, error) {
 	var list []Proc
-	names := sb.store.runningDetached(sb.state.ID)
-	err := sb.eachProcess(func(pid int, exec uint64) {
+	err := EachProcess(init, func(pid int, exec uint64) {
 		if p, ok := describe(pid); ok && p.Inside > 1 {
 			p.Exec, p.namespace = names[exec], exec
 			list = append(list, p)
@@ -38,12 +40,12 @@ func (sb *Sandbox) Processes() ([]Proc, error) {
 	return list, err
 }
 
-// eachProcess calls for each process of the sandbox's execs, reapers included, with the number of its PID namespace:
-// each exec has one.
-func (sb *Sandbox) eachProcess(call func(pid int, exec uint64)) error {
-	ours, err := nsID(fmt.Sprintf("/proc/%d/ns/pid", sb.state.PID))
+// EachProcess calls for each process of the sandbox's execs, reapers included, with the number of its PID namespace:
+// each exec has one. The sandbox is known by its process 1; that it has ended is ErrEnded.
+func EachProcess(init int, call func(pid int, exec uint64)) error {
+	ours, err := nsID(fmt.Sprintf("/proc/%d/ns/pid", init))
 	if err != nil {
-		return sb.lost()
+		return ErrEnded
 	}
 	entries, err := os.ReadDir("/proc")
 	if err != nil {
@@ -128,36 +130,8 @@ func insidePID(pid int) int {
 	return 0
 }
 
-// Kill sends a signal to the program of every exec that runs in the sandbox, and says how many there were. Processes
-// that the programs have started end with them.
-func (sb *Sandbox) Kill(sig unix.Signal) (int, error) { return sb.kill(sig, "") }
-
-// KillExec does the same to one detached exec. One that has ended is no error.
-func (sb *Sandbox) KillExec(sig unix.Signal, exec string) (int, error) {
-	d, err := sb.store.Detached(sb.state.ID, exec)
-	if err != nil {
-		return 0, err
-	}
-	d.Close()
-	return sb.kill(sig, d.Name)
-}
-
-func (sb *Sandbox) kill(sig unix.Signal, exec string) (int, error) {
-	list, err := sb.Processes()
-	if err != nil {
-		return 0, err
-	}
-	list = slices.DeleteFunc(list, func(p Proc) bool { return p.Inside != 2 || exec != "" && p.Exec != exec })
-	for _, p := range list {
-		if err := sb.signal(p, sig); err != nil {
-			return 0, err
-		}
-	}
-	return len(list), nil
-}
-
-// signal makes sure that the pid is still that of a process of the exec.
-func (sb *Sandbox) signal(p Proc, sig unix.Signal) error {
+// Signal sends a signal to the process, if the pid is still that of a process of the exec.
+func (p *Proc) Signal(sig unix.Signal) error {
 	fd, err := unix.PidfdOpen(p.PID, 0)
 	if err != nil {
 		return nil // it has ended

@@ -1,15 +1,16 @@
-package container
+package stats
 
 import (
 	"math"
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
+	"github.com/sandboxrun/sandboxrun/container/cgroup"
 	"github.com/sandboxrun/sandboxrun/container/disk"
+	"github.com/sandboxrun/sandboxrun/container/lookup"
 	"github.com/sandboxrun/sandboxrun/container/procfs"
 	"github.com/sandboxrun/sandboxrun/container/relayproc"
 	"github.com/sandboxrun/sandboxrun/container/result"
@@ -47,9 +48,27 @@ type Stats struct {
 	EachExec []string `json:"each_exec"`
 }
 
+// Sandbox is what a Meter needs of the sandbox that it looks at.
+type Sandbox struct {
+	ID       string
+	PID      int              // of process 1
+	Init     *os.File         // its pidfd
+	Limits   spec.Limits      // of each exec
+	Reported []spec.Limit     // the limits as results tell them
+	Groups   []forkexec.Group // that count
+	Tmpfs    []string         // its file systems in memory
+	Disk     *disk.Watch      // nil: what is written is not limited
+	Inside   func() (lookup.Root, error)
+	Network  func() (*relayproc.Stats, error)
+	Lost     func() error // that the sandbox has ended
+}
+
+// New begins to look. The sandbox must stay open meanwhile.
+func New(sb Sandbox) *Meter { return &Meter{sb: sb, disk: sb.Disk} }
+
 // Meter looks at what a sandbox uses, again and again.
 type Meter struct {
-	sb   *Sandbox
+	sb   Sandbox
 	disk *disk.Watch
 
 	last  time.Time
@@ -57,38 +76,28 @@ type Meter struct {
 	execs map[uint64]time.Duration // the same of each exec, where nothing but /proc counts
 }
 
-// Meter begins to look. The Sandbox must stay open meanwhile.
-func (sb *Sandbox) Meter() *Meter {
-	m := &Meter{sb: sb}
-	if l := &sb.state.Launch; l.Limits.Disk > 0 {
-		m.disk = disk.NewWatch(l.Held.Write, l.Held.Disk, l.Limits.Disk)
-	}
-	return m
-}
-
 // Look says what is used now. That the sandbox has ended is an error with the code "sandbox_lost".
 func (m *Meter) Look() (Stats, error) {
-	st := m.sb.state
-	if !procfs.PidfdAlive(m.sb.init) {
-		return Stats{}, fail("sandbox_lost", lostHint(st), "sandbox %q has ended", st.ID)
+	if !procfs.PidfdAlive(m.sb.Init) {
+		return Stats{}, m.sb.Lost()
 	}
 	now := time.Now()
 	u, err := m.usage()
 	if err != nil {
 		return Stats{}, err
 	}
-	l := &st.Launch.Limits
+	l := &m.sb.Limits
 	s := Stats{
-		Time: now.UTC(), Sandbox: st.ID, Execs: u.execs, MemoryBytes: u.memory, CPUMS: result.Milliseconds(u.cpu), Pids: u.tasks,
+		Time: now.UTC(), Sandbox: m.sb.ID, Execs: u.execs, MemoryBytes: u.memory, CPUMS: result.Milliseconds(u.cpu), Pids: u.tasks,
 		MemoryLimit: limitOf(l.Memory), CPULimitMS: limitOf(result.Milliseconds(l.CPU)), CPULimitPercent: limitOf(percent * l.CPUs),
-		PidsLimit: limitOf(l.Pids), DiskLimit: limitOf(l.Disk), EachExec: eachExec(st.Limits),
+		PidsLimit: limitOf(l.Pids), DiskLimit: limitOf(l.Disk), EachExec: eachExec(m.sb.Reported),
 	}
 	if !m.last.IsZero() {
 		load := math.Round(max(0, (u.busy-m.busy).Seconds()/now.Sub(m.last).Seconds())*percent*10) / 10
 		s.CPUPercent = &load
 	}
 	m.last, m.busy = now, u.busy
-	if s.Network, err = relayproc.Counts(m.sb.store.root, st.ID); err != nil {
+	if s.Network, err = m.sb.Network(); err != nil {
 		return Stats{}, err
 	}
 	if m.disk != nil {
@@ -130,7 +139,7 @@ type used struct {
 // usage asks the control groups, and looks at the processes for what those do not tell.
 func (m *Meter) usage() (used, error) {
 	const all = forkexec.GroupMemory | forkexec.GroupPids | forkexec.GroupCPUAcct
-	u, told := byGroups(m.sb.state.Launch.Held.Groups)
+	u, told := byGroups(m.sb.Groups)
 	if told == all {
 		return u, nil
 	}
@@ -209,8 +218,8 @@ func groupMemory(g forkexec.Group) (int64, bool) {
 	if g.Unified {
 		now, cache = "memory.current", "inactive_file"
 	}
-	n, ok := controlNumber(filepath.Join(g.Dir, now), "")
-	if reclaimable, there := controlNumber(filepath.Join(g.Dir, "memory.stat"), cache); there {
+	n, ok := cgroup.Number(filepath.Join(g.Dir, now), "")
+	if reclaimable, there := cgroup.Number(filepath.Join(g.Dir, "memory.stat"), cache); there {
 		n = max(0, n-reclaimable)
 	}
 	return n, ok
@@ -220,7 +229,7 @@ func groupMemory(g forkexec.Group) (int64, bool) {
 func groupTasks(execs []string) (int, bool) {
 	sum := 0
 	for _, dir := range execs {
-		n, ok := controlNumber(filepath.Join(dir, "pids.current"), "")
+		n, ok := cgroup.Number(filepath.Join(dir, "pids.current"), "")
 		if _, err := os.Stat(dir); err == nil && !ok {
 			return 0, false // it is there and does not count
 		}
@@ -231,29 +240,9 @@ func groupTasks(execs []string) (int, bool) {
 
 func groupCPU(g forkexec.Group, dir string) (time.Duration, bool) {
 	if g.Unified {
-		n, ok := controlNumber(filepath.Join(dir, "cpu.stat"), "usage_usec")
+		n, ok := cgroup.Number(filepath.Join(dir, "cpu.stat"), "usage_usec")
 		return time.Duration(n) * time.Microsecond, ok
 	}
-	n, ok := controlNumber(filepath.Join(dir, "cpuacct.usage"), "")
+	n, ok := cgroup.Number(filepath.Join(dir, "cpuacct.usage"), "")
 	return time.Duration(n), ok
-}
-
-func controlNumber(path, word string) (int64, bool) {
-	data, err := os.ReadFile(path)
-	if err != nil {
-		return 0, false
-	}
-	return numberAfter(string(data), word)
-}
-
-// numberAfter finds the number that follows a word at the start of a line; without a word the first line's.
-func numberAfter(text, word string) (int64, bool) {
-	for line := range strings.Lines(text) {
-		rest, ok := strings.CutPrefix(line, word)
-		rest = strings.TrimSuffix(strings.TrimSpace(rest), " kB")
-		if n, err := strconv.ParseInt(rest, 10, 64); ok && err == nil {
-			return n, true
-		}
-	}
-	return 0, false
 }

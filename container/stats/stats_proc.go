@@ -1,6 +1,7 @@
-package container
+package stats
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"strconv"
@@ -23,7 +24,7 @@ func (m *Meter) byProcesses() (used, error) {
 	var shares shares
 	reapers := []int{}
 	cpu := map[uint64]time.Duration{}
-	err := m.sb.eachProcess(func(pid int, exec uint64) {
+	err := EachProcess(m.sb.PID, func(pid int, exec uint64) {
 		number := insidePID(pid)
 		t, ok := timesOf(pid)
 		if number == 0 || !ok {
@@ -38,6 +39,9 @@ func (m *Meter) byProcesses() (used, error) {
 		u.tasks += t.threads
 		shares.add(pid, t.resident)
 	})
+	if errors.Is(err, ErrEnded) {
+		return used{}, m.sb.Lost()
+	}
 	if err != nil {
 		return used{}, err
 	}
@@ -82,12 +86,12 @@ type shares struct{ files, rest int64 } // of files in memory, and of all else
 // add takes what is resident where the kernel does not tell the shares.
 func (s *shares) add(pid int, resident int64) {
 	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/smaps_rollup", pid))
-	all, ok := numberAfter(string(data), "Pss:")
+	all, ok := procfs.NumberAfter(string(data), "Pss:")
 	if err != nil || !ok {
 		s.rest += resident
 		return
 	}
-	files, _ := numberAfter(string(data), "Pss_Shmem:")
+	files, _ := procfs.NumberAfter(string(data), "Pss_Shmem:")
 	s.files += files * kib
 	s.rest += (all - files) * kib
 }
@@ -96,8 +100,8 @@ func (s *shares) add(pid int, resident int64) {
 func (m *Meter) inMemory(reapers []int) int64 {
 	seen := map[uint64]bool{}
 	var sum int64
-	if in, err := m.sb.inside(); err == nil {
-		sum += tmpfsUsed(in, m.sb.state.Launch.Held.Tmpfs, seen)
+	if in, err := m.sb.Inside(); err == nil {
+		sum += tmpfsUsed(in, m.sb.Tmpfs, seen)
 		unix.Close(in.FD)
 	}
 	for _, pid := range reapers {
@@ -105,7 +109,7 @@ func (m *Meter) inMemory(reapers []int) int64 {
 		if err != nil {
 			continue // its exec has ended
 		}
-		sum += tmpfsUsed(lookup.Root{FD: fd}, m.sb.state.Launch.Held.Tmpfs, seen)
+		sum += tmpfsUsed(lookup.Root{FD: fd}, m.sb.Tmpfs, seen)
 		unix.Close(fd)
 	}
 	return sum

@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/sandboxrun/sandboxrun/container/deny"
 	"github.com/sandboxrun/sandboxrun/container/lookup"
 	"github.com/sandboxrun/sandboxrun/container/result"
 	"github.com/sandboxrun/sandboxrun/forkexec"
@@ -65,11 +66,11 @@ type carriedBy struct {
 
 // carry covers what is denied and puts what the exec brings into its command. What is fresh hides covers below it, so it comes last.
 func (r *Running) carry(req Request, cmd *forkexec.Command, in lookup.Root) (err error) {
-	if r.lookouts, err = lookOut(r.sb.state.Launch.Watch, in); err != nil {
+	if r.lookouts, err = deny.Look(r.sb.state.Launch.Watch, in); err != nil {
 		return err
 	}
-	cmd.Mounts = append(cmd.Mounts, r.lookouts.cover()...)
-	r.warnings = r.lookouts.warnings()
+	cmd.Mounts = append(cmd.Mounts, r.lookouts.Cover()...)
+	r.warnings = r.lookouts.Warnings()
 	if cmd.Puts, err = plainPuts(req.Put); err != nil {
 		return err
 	}

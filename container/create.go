@@ -149,7 +149,7 @@ func (sb *Sandbox) furnish(plan *spec.Plan, trees build.Trees, found *build.Sigh
 	for _, what := range missing {
 		sb.state.Warnings = append(sb.state.Warnings, "network: this machine does not allow it: "+what)
 	}
-	if err := sb.rememberMasks(plan.View); err != nil {
+	if err := sb.rememberDenied(plan.View); err != nil {
 		return err
 	}
 	return sb.rememberGrants(plan.View)

@@ -15,6 +15,7 @@ import (
 	"github.com/opencontainers/runtime-spec/specs-go"
 	"golang.org/x/sys/unix"
 
+	"github.com/sandboxrun/sandboxrun/container/deny"
 	"github.com/sandboxrun/sandboxrun/container/diagnose"
 	"github.com/sandboxrun/sandboxrun/container/disk"
 	"github.com/sandboxrun/sandboxrun/container/fault"
@@ -72,7 +73,7 @@ type Running struct {
 	limits   effective
 	reported []spec.Limit
 	disk     *disk.Watch
-	lookouts *lookouts
+	lookouts *deny.Found
 	detached bool
 	redactor *record.Redactor
 	cleaned  []*record.RedactingWriter
@@ -120,7 +121,7 @@ func (sb *Sandbox) Start(req Request) (*Running, error) {
 const raceTries = 20
 
 // lostRace says whether a mount of an exec has failed since its target went away. Those in a grant are covers of denied
-// paths (watch.go), and a program that makes and removes such a path all the time must not keep others from starting.
+// paths (package deny), and a program that makes and removes such a path all the time must not keep others from starting.
 func lostRace(err error) bool {
 	var step *forkexec.StepError
 	return errors.As(err, &step) && step.Step == forkexec.StepMount &&
@@ -166,7 +167,7 @@ func (sb *Sandbox) begin(req Request) (_ *Running, err error) {
 	}
 	defer func() {
 		if err != nil {
-			r.lookouts.close()
+			r.lookouts.Close()
 		}
 	}()
 	if err = r.carry(req, &cmd, in); err != nil {
@@ -422,7 +423,7 @@ func (r *Running) conclude(st forkexec.Status, took time.Duration, full bool) *r
 		res.Error = &result.Error{Code: result.CodeInputFailed, Message: fmt.Sprintf("read standard input: %v: the program was told of its end", err)}
 	}
 	res.Keep(r.stdout, r.stderr)
-	res.Warnings = r.redactor.Strings(append(r.warnings, r.lookouts.moveAppeared(r.sb.state.ID+"-"+r.Name)...))
+	res.Warnings = r.redactor.Strings(append(r.warnings, r.lookouts.MoveAppeared(r.sb.state.ID+"-"+r.Name)...))
 	return res
 }
 

@@ -3,6 +3,7 @@ package container
 import (
 	"golang.org/x/sys/unix"
 
+	"github.com/sandboxrun/sandboxrun/container/deny"
 	"github.com/sandboxrun/sandboxrun/forkexec"
 	"github.com/sandboxrun/sandboxrun/rootfs"
 )
@@ -61,4 +62,15 @@ func shortGranted(list []Granted) []forkexec.Watch {
 		out = append(out, forkexec.Watch{Path: g.Host, Dev: g.Dev, Ino: g.Ino})
 	}
 	return out
+}
+
+// rememberDenied notes what a view hides, and by which masks.
+func (sb *Sandbox) rememberDenied(v *rootfs.View) error {
+	in, err := sb.inside()
+	if err != nil {
+		return err
+	}
+	defer unix.Close(in.FD)
+	sb.state.Launch.Watch, err = deny.Masks(v, in)
+	return err
 }

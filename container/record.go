@@ -10,13 +10,12 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
-	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/sandboxrun/sandboxrun/container/deny"
 	"github.com/sandboxrun/sandboxrun/container/fault"
 	"github.com/sandboxrun/sandboxrun/container/flock"
 	"github.com/sandboxrun/sandboxrun/container/owner"
@@ -253,7 +252,7 @@ func (s *Store) endRecord(id string, st *State, why string, key ed25519.PrivateK
 		return recordError(err)
 	}
 	defer w.Close() //nolint:errcheck // what was written has been synced
-	end := &record.End{Why: why, Execs: s.lastExec(id), Released: []string{"processes", "namespaces", "mounts"}, Litter: s.litter(st), Orphans: orphans(st)}
+	end := &record.End{Why: why, Execs: s.lastExec(id), Released: []string{"processes", "namespaces", "mounts"}, Litter: deny.Litter(st.Launch.Watch, id), Orphans: orphans(st)}
 	if len(st.Launch.Held.Groups) > 0 {
 		end.Released = append(end.Released, "control groups")
 	}
@@ -303,28 +302,6 @@ func (s *Store) lastExec(id string) uint64 {
 		return 0
 	}
 	return binary.NativeEndian.Uint64(data)
-}
-
-// litter lists what is on the host that a sandbox without a fault does not leave: files where something denied was not, and
-// what was moved aside there.
-func (s *Store) litter(st *State) []string {
-	list := []string{}
-	for _, w := range st.Launch.Watch {
-		if w.Ino != 0 {
-			continue
-		}
-		if _, err := os.Lstat(w.Host); err == nil {
-			list = append(list, w.Host)
-		}
-		moved, _ := filepath.Glob(escapeGlob(w.Host) + ".denied-" + escapeGlob(st.ID) + "-*")
-		list = append(list, moved...)
-	}
-	slices.Sort(list)
-	return list
-}
-
-func escapeGlob(s string) string {
-	return strings.NewReplacer(`\`, `\\`, "*", `\*`, "?", `\?`, "[", `\[`).Replace(s)
 }
 
 // orphans lists the processes that are still in the sandbox's namespaces.

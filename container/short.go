@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/sandboxrun/sandboxrun/container/deny"
 	"github.com/sandboxrun/sandboxrun/container/journal"
 	"github.com/sandboxrun/sandboxrun/container/relayproc"
 	"github.com/sandboxrun/sandboxrun/container/result"
@@ -39,13 +40,13 @@ func (sb *Sandbox) shortLaunch(filter []unix.SockFilter) ([]byte, error) {
 			launch.Watch = append(launch.Watch, forkexec.Watch{Path: w.Inside, Dev: w.Dev, Ino: w.Ino})
 			continue
 		}
-		grant := forkexec.Grant{Host: w.Grant, Shown: w.shownGrant()}
+		grant := forkexec.Grant{Host: w.Grant, Shown: w.ShownGrant()}
 		at := slices.Index(launch.Grants, grant)
 		if at < 0 {
 			at = len(launch.Grants)
 			launch.Grants = append(launch.Grants, grant)
 		}
-		launch.Absent = append(launch.Absent, forkexec.Absent{Grant: at, Below: w.below(), Writable: w.Writable})
+		launch.Absent = append(launch.Absent, forkexec.Absent{Grant: at, Below: w.Below(), Writable: w.Writable})
 	}
 	var err error
 	if launch.Answer, err = sb.answer(); err != nil {
@@ -221,7 +222,7 @@ func (e *Ended) Result(req Request) (*result.Result, error) {
 	req.env, req.redactor = sb.environ(req)
 	r := &Running{
 		sb: sb, Name: e.Exec, limits: sb.effective(req), redactor: req.redactor, args: req.Args, merged: e.Merged,
-		stdout: e.keeper(0, req.Stdout != nil), stderr: e.keeper(1, req.Stderr != nil), lookouts: e.lookouts(),
+		stdout: e.keeper(0, req.Stdout != nil), stderr: e.keeper(1, req.Stderr != nil), lookouts: deny.Restore(e.sb.state.Launch.Watch, e.Absent),
 	}
 	var cmd forkexec.Command
 	sb.limit(&cmd, r.limits, nil)
@@ -252,24 +253,6 @@ func (e *Ended) keeper(i int, away bool) *keeper {
 	k := &e.Output[i]
 	size := int(keptOutput(e.sb.state.Launch.Limits))
 	return &keeper{limit: size, head: k.Head, tail: k.Tail, next: k.Next, total: k.Total, away: away || i == 1 && e.Merged}
-}
-
-// lookouts are what the exec found at the denied paths when it started: masks, or nothing.
-func (e *Ended) lookouts() *lookouts {
-	all := &lookouts{grants: map[string]*grantDir{}}
-	absent := e.Absent
-	for _, w := range e.sb.state.Launch.Watch {
-		l := lookout{Watch: w, there: w.Ino != 0}
-		if !l.there {
-			shown := w.shownGrant()
-			if all.grants[shown] == nil {
-				all.grants[shown] = &grantDir{absent[0]}
-			}
-			l.grant, absent = all.grants[shown], absent[1:]
-		}
-		all.list = append(all.list, l)
-	}
-	return all
 }
 
 // File is where its result is to be written, if that is a file which is not whole yet.

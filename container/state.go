@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/sandboxrun/sandboxrun/container/build"
+	"github.com/sandboxrun/sandboxrun/container/deny"
 	"github.com/sandboxrun/sandboxrun/container/fault"
 	"github.com/sandboxrun/sandboxrun/container/owner"
 	"github.com/sandboxrun/sandboxrun/container/procfs"
@@ -55,7 +56,7 @@ type Launch struct {
 	spec.Exec
 	Namespaces int              `json:"namespaces"` // unix.CLONE_NEW* of what is joined
 	Mounts     []forkexec.Mount `json:"mounts"`     // that each exec makes for itself
-	Watch      []Watch          `json:"watch,omitempty"`
+	Watch      []deny.Watch     `json:"watch,omitempty"`
 	SetGroup   bool             `json:"set_group,omitempty"` // see spec.Plan
 	Granted    []Granted        `json:"granted,omitempty"`
 	Held       Held             `json:"held,omitzero"`

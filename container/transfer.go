@@ -15,6 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/sandboxrun/sandboxrun/container/deny"
 	"github.com/sandboxrun/sandboxrun/container/fault"
 	"github.com/sandboxrun/sandboxrun/container/lookup"
 	"github.com/sandboxrun/sandboxrun/container/result"
@@ -141,17 +142,17 @@ func (sb *Sandbox) visitOnce(dir string, puts []forkexec.Put, keep bool) (*forke
 		return nil, err
 	}
 	defer null.Close()
-	looks, err := lookOut(sb.state.Launch.Watch, in)
+	looks, err := deny.Look(sb.state.Launch.Watch, in)
 	if err != nil {
 		return nil, err
 	}
 	cmd := sb.place(nil) // nothing of the program's runs that a filter could stop
 	cmd.Dir, cmd.Puts, cmd.KeepView, cmd.Stdio = sb.dirOf(dir), puts, keep, [3]*os.File{null, null, null}
-	cmd.Mounts = append(cmd.Mounts, looks.cover()...)
+	cmd.Mounts = append(cmd.Mounts, looks.Cover()...)
 	sb.limit(&cmd, sb.effective(Request{}), nil)
 	cmd.Limits = forkexec.Limits{State: sb.dir, Wall: putTime}
 	view, err := forkexec.Visit(&cmd)
-	moved := looks.moveAppeared(sb.state.ID + "-put")
+	moved := looks.MoveAppeared(sb.state.ID + "-put")
 	if err == nil && len(moved) > 0 {
 		view.Close()
 		err = fail(codePut, "put it elsewhere", "put: %s", strings.Join(moved, "; "))

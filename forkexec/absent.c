@@ -1,4 +1,4 @@
-// Denied paths where nothing is. container/watch.go says what becomes of what appears at one; here it is only seen that
+// Denied paths where nothing is. container/deny says what becomes of what appears at one; here it is only seen that
 // nothing has.
 #define _GNU_SOURCE
 #include <errno.h>

@@ -1,13 +1,16 @@
-package container
+package deny
 
 import (
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/sandboxrun/sandboxrun/container/fault"
 	"github.com/sandboxrun/sandboxrun/container/lookup"
 	"github.com/sandboxrun/sandboxrun/forkexec"
 	"github.com/sandboxrun/sandboxrun/rootfs"
@@ -26,26 +29,21 @@ type Watch struct {
 	Ino uint64 `json:"ino,omitempty"`
 }
 
-// rememberMasks notes what a view hides, and by which masks.
-func (sb *Sandbox) rememberMasks(v *rootfs.View) error {
-	in, err := sb.inside()
-	if err != nil {
-		return err
-	}
-	defer unix.Close(in.FD)
+// Masks are what a view hides, with the masks that it is hidden by.
+func Masks(v *rootfs.View, in lookup.Root) ([]Watch, error) {
 	list := make([]Watch, 0, len(v.Masked)+len(v.Absent))
 	for _, d := range v.Masked {
 		w := Watch{Denied: d}
+		var err error
 		if w.Dev, w.Ino, err = in.Identify(d.Inside); err != nil {
-			return fail("sandbox_unavailable", "", "create sandbox: look for the mask of %q: %w", d.Host, err)
+			return nil, fault.New("sandbox_unavailable", "", "create sandbox: look for the mask of %q: %w", d.Host, err)
 		}
 		list = append(list, w)
 	}
 	for _, d := range v.Absent {
 		list = append(list, Watch{Denied: d})
 	}
-	sb.state.Launch.Watch = list
-	return nil
+	return list, nil
 }
 
 // masked says whether a path's mask is where it was put.
@@ -68,9 +66,9 @@ type lookout struct {
 	link  bool   // a link stands above it
 }
 
-// lookouts are all of them, with the grants that they lie in. The grants stay open from before the program starts until
+// Found are all of them, with the grants that they lie in. The grants stay open from before the program starts until
 // after its end: a path of the host's, looked up then, would follow the links that the program has made.
-type lookouts struct {
+type Found struct {
 	list   []lookout
 	grants map[string]*grantDir // by the path inside
 }
@@ -78,7 +76,8 @@ type lookouts struct {
 // grantDir is a grant that holds denied paths: a directory, or the denied file itself.
 type grantDir struct{ fd int }
 
-func (l *lookouts) close() {
+// Close closes the grants.
+func (l *Found) Close() {
 	if l == nil {
 		return
 	}
@@ -88,24 +87,42 @@ func (l *lookouts) close() {
 	l.grants = nil
 }
 
-// lookOut looks at what is denied. Everything is looked up below the grant, by descriptors and without a link: a program of
+// Look looks at what is denied. Everything is looked up below the grant, by descriptors and without a link: a program of
 // an earlier exec, or of one that runs now, may have put anything in the way.
-func lookOut(list []Watch, in lookup.Root) (*lookouts, error) {
-	found := &lookouts{grants: map[string]*grantDir{}}
+func Look(list []Watch, in lookup.Root) (*Found, error) {
+	found := &Found{grants: map[string]*grantDir{}}
 	for _, w := range list {
 		l := lookout{Watch: w}
 		err := l.look(in, found)
 		if err != nil {
-			found.close()
-			return nil, fail("deny_unchecked", "the launcher must be able to see it", "look for denied path %q: %w", w.Host, err)
+			found.Close()
+			return nil, fault.New("deny_unchecked", "the launcher must be able to see it", "look for denied path %q: %w", w.Host, err)
 		}
 		found.list = append(found.list, l)
 	}
 	return found, nil
 }
 
-// below is the denied path relative to its grant; "." is the grant itself.
-func (w Watch) below() string {
+// Restore is what an exec of the short way found when it started: masks, or nothing. grants are descriptors of the grants in which there was
+// nothing, in the order of the paths.
+func Restore(list []Watch, grants []int) *Found {
+	all := &Found{grants: map[string]*grantDir{}}
+	for _, w := range list {
+		l := lookout{Watch: w, there: w.Ino != 0}
+		if !l.there {
+			shown := w.ShownGrant()
+			if all.grants[shown] == nil {
+				all.grants[shown] = &grantDir{grants[0]}
+			}
+			l.grant, grants = all.grants[shown], grants[1:]
+		}
+		all.list = append(all.list, l)
+	}
+	return all
+}
+
+// Below is the denied path relative to its grant; "." is the grant itself.
+func (w Watch) Below() string {
 	rel, err := filepath.Rel(w.Grant, w.Host)
 	if err != nil || !filepath.IsLocal(rel) {
 		return "."
@@ -113,17 +130,17 @@ func (w Watch) below() string {
 	return rel
 }
 
-// shownGrant is the path inside of the grant that holds the denied path.
-func (w Watch) shownGrant() string {
-	if rel := w.below(); rel != "." {
+// ShownGrant is the path inside of the grant that holds the denied path.
+func (w Watch) ShownGrant() string {
+	if rel := w.Below(); rel != "." {
 		return strings.TrimSuffix(w.Inside, "/"+rel)
 	}
 	return w.Inside
 }
 
 // open opens the grant that holds a denied path, once for all of them.
-func (l *lookouts) open(w Watch, in lookup.Root) (*grantDir, error) {
-	shown := w.shownGrant()
+func (l *Found) open(w Watch, in lookup.Root) (*grantDir, error) {
+	shown := w.ShownGrant()
 	if g := l.grants[shown]; g != nil {
 		return g, nil
 	}
@@ -201,7 +218,7 @@ func absent(err error) bool {
 }
 
 // look finds out what stands at one denied path.
-func (l *lookout) look(in lookup.Root, all *lookouts) error {
+func (l *lookout) look(in lookup.Root, all *Found) error {
 	var err error
 	if l.grant, err = all.open(l.Watch, in); absent(err) {
 		return nil // it has been moved or removed, and what is denied with it
@@ -218,7 +235,7 @@ func (l *lookout) look(in lookup.Root, all *lookouts) error {
 		l.bare = kind != unix.S_IFLNK && !masked(in, l.Watch)
 	case shut != "":
 		// Whoever owns the directory can open it again, and then what is denied would be bare.
-		l.shut = filepath.Join(l.shownGrant(), shut)
+		l.shut = filepath.Join(l.ShownGrant(), shut)
 	case !absent(err):
 		return err
 	}
@@ -228,7 +245,7 @@ func (l *lookout) look(in lookup.Root, all *lookouts) error {
 
 // stat looks at the path itself, not at where a link leads.
 func (l *lookout) stat() (st unix.Stat_t, shut string, err error) {
-	rel := l.below()
+	rel := l.Below()
 	if rel == "." {
 		return st, "", unix.Fstat(l.grant.fd, &st)
 	}
@@ -244,9 +261,9 @@ func (l *lookout) stat() (st unix.Stat_t, shut string, err error) {
 	return st, shut, err
 }
 
-// cover masks what stands bare: a directory by an empty one, anything else by a device that cannot be opened on such a
+// Cover masks what stands bare: a directory by an empty one, anything else by a device that cannot be opened on such a
 // mount.
-func (l *lookouts) cover() []forkexec.Mount {
+func (l *Found) Cover() []forkexec.Mount {
 	const safe = unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC
 	var mounts []forkexec.Mount
 	shut := map[string]bool{}
@@ -272,8 +289,8 @@ func (l *lookouts) cover() []forkexec.Mount {
 	return mounts
 }
 
-// warnings names the directories that are hidden since nobody can say what is in them.
-func (l *lookouts) warnings() []string {
+// Warnings names the directories that are hidden since nobody can say what is in them.
+func (l *Found) Warnings() []string {
 	var said []string
 	for _, l := range l.list {
 		if l.shut != "" {
@@ -283,12 +300,12 @@ func (l *lookouts) warnings() []string {
 	return said
 }
 
-// moveAppeared moves what has appeared at a denied path during an exec to a name beside it, and says so.
-func (l *lookouts) moveAppeared(suffix string) []string {
+// MoveAppeared moves what has appeared at a denied path during an exec to a name beside it, and says so.
+func (l *Found) MoveAppeared(suffix string) []string {
 	if l == nil {
 		return nil
 	}
-	defer l.close()
+	defer l.Close()
 	var said []string
 	for _, l := range l.list {
 		if l.there || !l.Writable || l.shut != "" || l.grant == nil {
@@ -311,7 +328,7 @@ func (l *lookouts) moveAppeared(suffix string) []string {
 // moveAside renames within one directory that is open: whatever a program that still runs does to the path, no file
 // outside of the grant is ever named.
 func (l *lookout) moveAside(suffix string) (string, error) {
-	rel := l.below()
+	rel := l.Below()
 	if rel == "." {
 		return "", unix.ENOENT // a grant is there from the start
 	}
@@ -338,4 +355,26 @@ func renameFree(dir int, name, to string) error {
 		return err
 	}
 	return unix.Renameat(dir, name, dir, to)
+}
+
+// Litter lists what is on the host that a sandbox without a fault does not leave: files where something denied was not, and
+// what was moved aside there.
+func Litter(list []Watch, id string) []string {
+	left := []string{}
+	for _, w := range list {
+		if w.Ino != 0 {
+			continue
+		}
+		if _, err := os.Lstat(w.Host); err == nil {
+			left = append(left, w.Host)
+		}
+		moved, _ := filepath.Glob(escapeGlob(w.Host) + ".denied-" + escapeGlob(id) + "-*")
+		left = append(left, moved...)
+	}
+	slices.Sort(left)
+	return left
+}
+
+func escapeGlob(s string) string {
+	return strings.NewReplacer(`\`, `\\`, "*", `\*`, "?", `\?`, "[", `\[`).Replace(s)
 }

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// A denied path that does not exist: see watch.go.
+// A denied path that does not exist: see package deny.
 func TestDeniedPathThatAppears(t *testing.T) {
 	ws := filepath.Join(t.TempDir(), "ws")
 	env := filepath.Join(ws, ".env")

@@ -9,6 +9,7 @@ import (
 
 	"github.com/sandboxrun/sandboxrun/container"
 	"github.com/sandboxrun/sandboxrun/container/result"
+	"github.com/sandboxrun/sandboxrun/container/stream"
 	"github.com/sandboxrun/sandboxrun/spec"
 )
 
@@ -129,7 +130,7 @@ func (p *program) request(c *cli.Context, command []string) (container.Request, 
 
 func writer(o *output) io.Writer {
 	if o.closed {
-		return container.Closed{}
+		return stream.Closed{}
 	}
 	return o
 }

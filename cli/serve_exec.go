@@ -15,6 +15,7 @@ import (
 
 	"github.com/sandboxrun/sandboxrun/container"
 	"github.com/sandboxrun/sandboxrun/container/result"
+	"github.com/sandboxrun/sandboxrun/container/stream"
 	"github.com/sandboxrun/sandboxrun/rpc"
 	"github.com/sandboxrun/sandboxrun/spec"
 )
@@ -209,7 +210,7 @@ func (x *servedExec) connect(req *container.Request, r *rpc.Request) error {
 		return badParams("exec: one of stdin, stdin_base64 and stdin_open")
 	}
 	if q.Tty != nil {
-		req.Tty = &container.Size{Rows: q.Tty.Rows, Cols: q.Tty.Cols}
+		req.Tty = &stream.Size{Rows: q.Tty.Rows, Cols: q.Tty.Cols}
 	}
 	if q.Stream {
 		req.Stdout, req.Stderr = &notifier{r, "stdout"}, &notifier{r, "stderr"}
@@ -306,7 +307,7 @@ func (n *session) resize(ctx context.Context, r *rpc.Request) (any, error) {
 	if x.running == nil || x.q.Tty == nil {
 		return nil, badParams("exec/resize: the exec has no terminal")
 	}
-	return nil, x.running.Resize(container.Size{Rows: q.Rows, Cols: q.Cols})
+	return nil, x.running.Resize(stream.Size{Rows: q.Rows, Cols: q.Cols})
 }
 
 // cancel ends an exec, which is then answered with all that there is to tell.

@@ -8,6 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/sandboxrun/sandboxrun/container"
+	"github.com/sandboxrun/sandboxrun/container/stream"
 )
 
 // ignoreBrokenPipes makes a write to a closed standard output an error instead of a signal that ends the launcher, because the
@@ -22,7 +23,7 @@ type signals struct {
 }
 
 // catchSignals does not catch signals that the caller ignores, so a program under nohup stays under nohup. It ignores SIGTTIN: the
-// launcher does not read input in the background (container/input.go), but if it has just gone there a read must not stop it.
+// launcher does not read input in the background (container/stream/input.go), but if it has just gone there a read must not stop it.
 func (p *program) catchSignals() *signals {
 	s := &signals{ch: make(chan os.Signal, 16), done: make(chan struct{})}
 	for _, sig := range []os.Signal{
@@ -93,10 +94,10 @@ func (s *signals) forward(r *container.Running, t *terminal) {
 }
 
 // terminalSize is the size of the caller's terminal, or a default.
-func terminalSize(f *os.File) *container.Size {
+func terminalSize(f *os.File) *stream.Size {
 	ws, err := unix.IoctlGetWinsize(int(f.Fd()), unix.TIOCGWINSZ)
 	if err != nil || ws.Row == 0 || ws.Col == 0 {
-		return &container.Size{Rows: 24, Cols: 80}
+		return &stream.Size{Rows: 24, Cols: 80}
 	}
-	return &container.Size{Rows: ws.Row, Cols: ws.Col}
+	return &stream.Size{Rows: ws.Row, Cols: ws.Col}
 }

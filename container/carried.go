@@ -3,11 +3,8 @@ package container
 import (
 	"cmp"
 	"fmt"
-	"io"
 	"path"
 	"slices"
-	"sync"
-	"sync/atomic"
 
 	"golang.org/x/sys/unix"
 
@@ -36,32 +33,12 @@ type Collect struct {
 	To   string // a new file or directory of the host, absolute, instead of the result; Path is then no pattern
 }
 
-// AnswerMax is how much is kept of an answer, in bytes.
-const AnswerMax = 1 << 20
-
 const answerFD = "3"
-
-// answerKeeper keeps the beginning.
-type answerKeeper struct {
-	mu    sync.Mutex
-	data  []byte
-	total int64
-}
-
-func (k *answerKeeper) Write(p []byte) (int, error) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	k.total += int64(len(p))
-	k.data = append(k.data, p[:min(len(p), AnswerMax-len(k.data))]...)
-	return len(p), nil
-}
 
 // carriedBy is what an exec that runs carries.
 type carriedBy struct {
-	collect  []Collect
-	view     *forkexec.View
-	answer   *answerKeeper
-	overflow atomic.Bool // it was ended for its output
+	collect []Collect
+	view    *forkexec.View
 }
 
 // carry covers what is denied and puts what the exec brings into its command. What is fresh hides covers below it, so it comes last.
@@ -110,46 +87,9 @@ func putsProgram(req Request, name, dir string) (string, bool) {
 	return name, slices.ContainsFunc(req.Put, func(p Put) bool { return path.Join(dir, p.Path) == path.Clean(name) })
 }
 
-// connectAnswer makes descriptor 3.
-func (r *Running) connectAnswer(s *streams, req Request, cmd *forkexec.Command) error {
-	if !req.Answer {
-		return nil
-	}
-	inner, outer, err := s.pipe(false, cmd.UID, cmd.GID)
-	if err != nil {
-		return err
-	}
-	r.carried.answer = &answerKeeper{}
-	cmd.Result = inner
-	to := r.clean(r.carried.answer)
-	s.add(true, func() { pump(to, outer) })
-	return nil
-}
-
-// guard ends the exec when one of its streams gets too large, where that is asked for.
-func (r *Running) guard(req Request, to io.Writer) io.Writer {
-	if !req.KillOnOutput {
-		return to
-	}
-	return &outputGuard{to: to, r: r, left: keptOutput(r.limits.Limits)}
-}
-
-type outputGuard struct {
-	to   io.Writer
-	r    *Running
-	left int64
-}
-
-func (g *outputGuard) Write(p []byte) (int, error) {
-	if g.left -= int64(len(p)); g.left < 0 && !g.r.carried.overflow.Swap(true) {
-		_ = g.r.process.Kill()
-	}
-	return g.to.Write(p)
-}
-
 // overflowed makes that the outcome, where nothing else has ended the program before.
 func (r *Running) overflowed(res *result.Result) {
-	if r.carried.overflow.Load() && res.Signal != nil && *res.Signal == unix.SignalName(unix.SIGKILL) {
+	if r.streams.Overflowed() && res.Signal != nil && *res.Signal == unix.SignalName(unix.SIGKILL) {
 		res.Outcome, res.Signal, res.Killed = result.OutputExceeded, nil, true
 		res.SetFinding(result.FindingOutput)
 	}
@@ -157,9 +97,9 @@ func (r *Running) overflowed(res *result.Result) {
 
 // handOver reads what is to be collected. All processes of the exec are gone; those of others may still change what is there.
 func (r *Running) handOver(res *result.Result) {
-	if k := r.carried.answer; k != nil {
-		res.Answer = &result.Answer{Bytes: k.total, Truncated: k.total > int64(len(k.data))}
-		res.Answer.Text, res.Answer.Base64 = result.AsText(k.data)
+	if data, total, is := r.streams.Answered(); is {
+		res.Answer = &result.Answer{Bytes: total, Truncated: total > int64(len(data))}
+		res.Answer.Text, res.Answer.Base64 = result.AsText(data)
 	}
 	if r.carried.view == nil {
 		return

@@ -18,6 +18,7 @@ import (
 
 	"github.com/sandboxrun/sandboxrun/container/flock"
 	"github.com/sandboxrun/sandboxrun/container/result"
+	"github.com/sandboxrun/sandboxrun/container/stream"
 	"github.com/sandboxrun/sandboxrun/forkexec"
 )
 
@@ -213,13 +214,13 @@ func (d *Detached) saved() (*result.Result, error) {
 
 // fill fills in the output that there is.
 func (d *Detached) fill(res *result.Result) {
-	limit := int64(DefaultOutput)
+	limit := int64(stream.DefaultOutput)
 	if st, err := d.store.load(d.Sandbox); err == nil && st.Launch.Limits.Output > 0 {
 		limit = st.Launch.Limits.Output
 	}
-	var kept [2]*keeper
-	for i, name := range streamNames() {
-		kept[i] = newKeeper(limit)
+	var kept [2]*stream.Keeper
+	for i, name := range stream.Names() {
+		kept[i] = stream.NewKeeper(limit)
 		if f, err := d.dir.Open(name); err == nil {
 			_, _ = io.Copy(kept[i], f)
 			f.Close()

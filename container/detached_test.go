@@ -21,58 +21,6 @@ import (
 	"github.com/sandboxrun/sandboxrun/spec"
 )
 
-func newStreamFile(t *testing.T, most int64) (*streamFile, string) {
-	t.Helper()
-	path := filepath.Join(t.TempDir(), "f")
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return &streamFile{f: f, name: "the file", cap: most}, path
-}
-
-func TestStreamFileStopsAtItsCap(t *testing.T) {
-	s, path := newStreamFile(t, 10)
-	var passed bytes.Buffer
-	c := &copier{&passed, streamFiles{s}}
-	for range 5 {
-		if n, err := c.Write([]byte("abcd")); n != 4 || err != nil {
-			t.Fatal(n, err)
-		}
-	}
-	if w := s.close(); w != "the file holds the first 10 bytes of the stream; the 10 after them were left out" {
-		t.Errorf("warning %q", w)
-	}
-	if data, _ := os.ReadFile(path); string(data) != "abcdabcdab" || passed.Len() != 20 {
-		t.Errorf("kept %q, passed on %q", data, passed.String())
-	}
-	s, _ = newStreamFile(t, 4)
-	s.keep([]byte("abcd"))
-	if w := s.close(); w != "" {
-		t.Errorf("warning %q", w)
-	}
-}
-
-func TestStreamFileFails(t *testing.T) {
-	s, _ := newStreamFile(t, 1000)
-	s.keep([]byte("ab"))
-	s.f.Close()
-	s.keep([]byte("cd"))
-	s.keep([]byte("e"))
-	if w := s.close(); w != "write the file: file already closed: the last 3 bytes of the stream are not in it" {
-		t.Errorf("warning %q", w)
-	}
-	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
-	if err != nil {
-		t.Skip(err)
-	}
-	s = &streamFile{f: full, name: "it", cap: 1000}
-	s.keep([]byte("ab"))
-	if w := s.close(); w != "write it: no space left on device: the last 2 bytes of the stream are not in it" {
-		t.Errorf("warning %q", w)
-	}
-}
-
 func TestPlaceWithin(t *testing.T) {
 	tests := []struct {
 		p, q spec.Place

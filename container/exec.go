@@ -4,12 +4,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"path"
 	"slices"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/opencontainers/runtime-spec/specs-go"
@@ -25,6 +22,7 @@ import (
 	"github.com/sandboxrun/sandboxrun/container/result"
 	"github.com/sandboxrun/sandboxrun/container/sabotage"
 	"github.com/sandboxrun/sandboxrun/container/setgroup"
+	"github.com/sandboxrun/sandboxrun/container/stream"
 	"github.com/sandboxrun/sandboxrun/forkexec"
 	"github.com/sandboxrun/sandboxrun/record"
 	"github.com/sandboxrun/sandboxrun/spec"
@@ -42,7 +40,7 @@ type Request struct {
 	Stdin   io.Reader         `json:"-"` // nil: empty
 	Stdout  io.Writer         `json:"-"` // nil: kept for the Result
 	Stderr  io.Writer         `json:"-"`
-	Tty     *Size             `json:"-"` // not nil: the program gets a terminal of its own, of that size, and Stderr stays empty
+	Tty     *stream.Size      `json:"-"` // not nil: the program gets a terminal of its own, of that size, and Stderr stays empty
 	// TtySettings are what its terminal begins with; nil: the kernel's.
 	TtySettings *unix.Termios `json:"-"`
 	// OneOutput says that Stdout and Stderr are one file. Then one pipe leads there, unless OutputDir keeps the two apart.
@@ -53,9 +51,9 @@ type Request struct {
 	Cancel *Cancel `json:"-"`
 	Carried
 
-	files    []filePair // that the streams are written to besides
-	detached bool       // a monitor looks after it
-	env      []string   // what the program has
+	files    []stream.Files // that the streams are written to besides
+	detached bool           // a monitor looks after it
+	env      []string       // what the program has
 	redactor *record.Redactor
 }
 
@@ -68,7 +66,7 @@ type Running struct {
 
 	sb       *Sandbox
 	process  *forkexec.Process
-	terminal *os.File // the outer end of its terminal, if it has one
+	streams  *stream.Streams
 	started  time.Time
 	limits   effective
 	reported []spec.Limit
@@ -76,18 +74,10 @@ type Running struct {
 	lookouts *deny.Found
 	detached bool
 	redactor *record.Redactor
-	cleaned  []*record.RedactingWriter
 	warnings []string      // of its start
 	asking   chan struct{} // to be closed in the end, where its filter asks
-	stdout   *keeper
-	stderr   *keeper
-	merged   bool // standard error goes the way of standard output
 	carried  carriedBy
 	refusals *relayproc.Refusals
-	pumps    sync.WaitGroup
-
-	inputFailed failure
-	suspend     atomic.Pointer[func()] // see OnSuspend
 
 	// Where there is a record: it, and what it is to be told.
 	record  *telling
@@ -173,9 +163,6 @@ func (sb *Sandbox) begin(req Request) (_ *Running, err error) {
 	if err = r.carry(req, &cmd, in); err != nil {
 		return nil, err
 	}
-	keep := keptOutput(r.limits.Limits)
-	r.stdout, r.stderr = newKeeper(keep), newKeeper(keep)
-	r.keepIn(req.files)
 	r.detached = req.detached
 	if err := r.launch(req, &cmd); err != nil {
 		return nil, err
@@ -189,21 +176,22 @@ func (r *Running) launch(req Request, cmd *forkexec.Command) error {
 	if sb.explains() {
 		r.refusals = relayproc.FollowRefusals(sb.dir)
 	}
-	streams, err := r.connect(req, cmd)
-	if err != nil {
+	var err error
+	if r.streams, err = stream.Connect(r.ends(req), cmd); err != nil {
 		r.refusals.Close()
 		return err
 	}
+	r.warnings = append(r.warnings, r.streams.Warnings...)
 	sabotage.Command(cmd)
 	r.process, err = r.launchAsking(cmd)
-	streams.closeTheirs()
+	r.streams.CloseTheirs()
 	if err != nil {
-		streams.closeOurs()
+		r.streams.CloseOurs()
 		r.refusals.Close()
 		return r.notStarted(err, sb.explain(err, req))
 	}
-	r.Name, r.terminal, r.carried.view = r.process.Name, r.process.Terminal, r.process.View
-	streams.flow(&r.pumps)
+	r.Name, r.carried.view = r.process.Name, r.process.View
+	r.streams.Start(r.process)
 	r.refusals.Start()
 	if sb.state.Relay != nil && !relayproc.Alive(sb.store.root, sb.state.ID) {
 		r.warnings = append(r.warnings, relayEnded)
@@ -212,6 +200,16 @@ func (r *Running) launch(req Request, cmd *forkexec.Command) error {
 		r.warnings = append(r.warnings, unnoted(err))
 	}
 	return nil
+}
+
+// ends are where the program's streams come from and go to.
+func (r *Running) ends(req Request) stream.Ends {
+	return stream.Ends{
+		Stdin: req.Stdin, Stdout: req.Stdout, Stderr: req.Stderr, One: req.OneOutput && req.OutputDir == "",
+		Tty: req.Tty, TtySettings: req.TtySettings, Answer: req.Answer,
+		Keep: keptOutput(r.limits.Limits), KillOver: req.KillOnOutput, Idle: r.limits.Idle > 0,
+		Files: req.files, Meters: r.meters, Redactor: r.redactor, Beside: r.refusals.Beside, Null: r.sb.null,
+	}
 }
 
 // launchAsking starts the program, with the filter that asks where the sandbox has one. Where somebody outside has a filter that
@@ -382,15 +380,9 @@ func (r *Running) Wait() (*result.Result, error) {
 	if r.asking != nil {
 		close(r.asking)
 	}
-	r.pumps.Wait()
+	r.streams.Wait()
 	r.refusals.Finish()
-	for _, w := range r.cleaned {
-		_ = w.Close() // what it writes to never fails
-	}
-	r.warnings = append(r.warnings, r.closeFiles()...)
-	if r.terminal != nil {
-		r.terminal.Close()
-	}
+	r.warnings = append(r.warnings, r.streams.Finish()...)
 	if err != nil {
 		r.carried.view.Close()
 		return nil, err
@@ -415,14 +407,15 @@ func (r *Running) Wait() (*result.Result, error) {
 // conclude says what has become of an exec. It judges those of the short way too (short.go).
 func (r *Running) conclude(st forkexec.Status, took time.Duration, full bool) *result.Result {
 	res := &result.Result{
-		Sandbox: r.sb.state.ID, Exec: r.Name, Isolated: r.sb.state.Isolated(), Merged: r.merged,
+		Sandbox: r.sb.state.ID, Exec: r.Name, Isolated: r.sb.state.Isolated(), Merged: r.streams.Merged,
 		Usage: result.Usage{WallMS: result.Milliseconds(took)}, Limits: r.reported,
 	}
 	res.Judge(st, r.limits.Limits, full)
-	if err := r.inputFailed.get(); err != nil && res.Error == nil {
+	if err := r.streams.Failed(); err != nil && res.Error == nil {
 		res.Error = &result.Error{Code: result.CodeInputFailed, Message: fmt.Sprintf("read standard input: %v: the program was told of its end", err)}
 	}
-	res.Keep(r.stdout, r.stderr)
+	stdout, stderr := r.streams.Kept()
+	res.Keep(stdout, stderr)
 	res.Warnings = r.redactor.Strings(append(r.warnings, r.lookouts.MoveAppeared(r.sb.state.ID+"-"+r.Name)...))
 	return res
 }

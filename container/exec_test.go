@@ -16,6 +16,7 @@ import (
 
 	"github.com/sandboxrun/sandboxrun/container/lookup"
 	"github.com/sandboxrun/sandboxrun/container/result"
+	"github.com/sandboxrun/sandboxrun/container/stream"
 	"github.com/sandboxrun/sandboxrun/spec"
 )
 
@@ -180,7 +181,7 @@ func TestTerminal(t *testing.T) {
 	var out bytes.Buffer
 	r := run(t, sb, Request{
 		Args: []string{"sh", "-c", "tty; stty size; read x; echo got $x"}, Stdin: strings.NewReader("word\n"), Stdout: &out,
-		Tty: &Size{Rows: 7, Cols: 33},
+		Tty: &stream.Size{Rows: 7, Cols: 33},
 	})
 	got := out.String()
 	if !strings.Contains(got, "/dev/pts/") || !strings.Contains(got, "7 33") || !strings.Contains(got, "got word") || r.ExitCode != 0 {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/sandboxrun/sandboxrun/container/journal"
 	"github.com/sandboxrun/sandboxrun/container/result"
+	"github.com/sandboxrun/sandboxrun/container/stream"
 )
 
 // Logs is what to show of a detached exec's output.
@@ -34,7 +35,7 @@ func (d *Detached) Logs(ctx context.Context, l Logs) error {
 		if to == nil {
 			continue
 		}
-		f, err := d.dir.Open(streamNames()[i])
+		f, err := d.dir.Open(stream.Names()[i])
 		if err != nil {
 			return fail("sandbox_lost", "", "open log of exec %q: %w", d.Name, err)
 		}
@@ -186,7 +187,7 @@ func (d *Detached) Missing(l Logs) ([]string, error) {
 	}
 	var said []string
 	for i, total := range []int64{res.StdoutBytes, res.StderrBytes} {
-		name := streamNames()[i]
+		name := stream.Names()[i]
 		info, err := d.dir.Stat(name)
 		switch {
 		case err != nil || []io.Writer{l.Stdout, l.Stderr}[i] == nil:

@@ -21,6 +21,7 @@ import (
 	"github.com/sandboxrun/sandboxrun/container/procfs"
 	"github.com/sandboxrun/sandboxrun/container/result"
 	"github.com/sandboxrun/sandboxrun/container/selfexec"
+	"github.com/sandboxrun/sandboxrun/container/stream"
 	"github.com/sandboxrun/sandboxrun/forkexec"
 )
 
@@ -241,13 +242,13 @@ func (m *monitored) prepare(req *Request) (err error) {
 	}
 	// The program's output may fill the disk. How it ended must be told all the same.
 	_ = unix.Fallocate(int(m.result.Fd()), unix.FALLOC_FL_KEEP_SIZE, 0, smallResult)
-	var pair filePair
-	for i, name := range streamNames() {
+	var pair stream.Files
+	for i, name := range stream.Names() {
 		f, err := m.create(name)
 		if err != nil {
 			return err
 		}
-		pair[i] = &streamFile{f: f, name: "the log of " + name, cap: DetachedMax}
+		pair[i] = stream.NewFile(f, "the log of "+name, DetachedMax)
 	}
 	req.files = append(req.files, pair)
 	return nil

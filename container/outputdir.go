@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/sandboxrun/sandboxrun/container/stream"
 	"github.com/sandboxrun/sandboxrun/container/trust"
 )
 
@@ -23,7 +24,7 @@ type outputDir struct {
 	parent *os.File
 	dir    *os.File
 	made   string // what it is called in parent, if we have made it
-	files  filePair
+	files  stream.Files
 }
 
 // openOutput makes the files that the whole streams go to. The program must not be able to reach them, nor to lead us
@@ -38,7 +39,7 @@ func (sb *Sandbox) openOutput(name string) (*outputDir, error) {
 		o.discard()
 		return nil, err
 	}
-	for i, base := range streamNames() {
+	for i, base := range stream.Names() {
 		f, err := newFileAt(o.dir, base)
 		switch {
 		case errors.Is(err, unix.EEXIST):
@@ -50,7 +51,7 @@ func (sb *Sandbox) openOutput(name string) (*outputDir, error) {
 			o.discard()
 			return nil, err
 		}
-		o.files[i] = &streamFile{f: f, name: name + "/" + base, cap: OutputDirMax}
+		o.files[i] = stream.NewFile(f, name+"/"+base, OutputDirMax)
 	}
 	return o, nil
 }
@@ -112,9 +113,9 @@ func (o *outputDir) close() {
 
 // discard removes what was made: the program has not run.
 func (o *outputDir) discard() {
-	for i, base := range streamNames() {
+	for i, base := range stream.Names() {
 		if o.files[i] != nil {
-			o.files[i].f.Close()
+			o.files[i].Discard()
 			_ = unix.Unlinkat(int(o.dir.Fd()), base, 0)
 		}
 	}

@@ -2,6 +2,7 @@ package container
 
 import (
 	"errors"
+	"fmt"
 	"net/netip"
 	"os"
 
@@ -92,3 +93,17 @@ func (sb *Sandbox) shows() (*trust.Shown, error) {
 
 // IsKept refuses a state directory that a running sandbox of the caller's lets its programs write.
 func (s *Store) IsKept(h *spec.Host) error { return trust.IsKept(s.path, s.root, h) }
+
+// null opens the sandbox's own /dev/null: through the host's mount its owner could change its mode.
+func (sb *Sandbox) null(mode uint64) (*os.File, error) {
+	in, err := sb.inside()
+	if err != nil {
+		return nil, err
+	}
+	defer unix.Close(in.FD)
+	null, err := in.Open(os.DevNull, mode)
+	if err != nil {
+		return nil, fmt.Errorf("open the null device of sandbox %q: %w", sb.state.ID, err)
+	}
+	return null, nil
+}

@@ -2,7 +2,6 @@ package container
 
 import (
 	"errors"
-	"io"
 	"strings"
 
 	"github.com/sandboxrun/sandboxrun/record"
@@ -35,16 +34,6 @@ func (sb *Sandbox) environ(req Request) ([]string, *record.Redactor) {
 		}
 	}
 	return env, record.NewRedactor(secrets)
-}
-
-// clean passes a stream on without values. Wait tells it of the stream's end.
-func (r *Running) clean(to io.Writer) io.Writer {
-	if r.redactor == nil {
-		return to
-	}
-	w := r.redactor.Writer(to)
-	r.cleaned = append(r.cleaned, w)
-	return w
 }
 
 // redactedError is an error whose text is another.

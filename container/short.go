@@ -13,6 +13,7 @@ import (
 	"github.com/sandboxrun/sandboxrun/container/journal"
 	"github.com/sandboxrun/sandboxrun/container/relayproc"
 	"github.com/sandboxrun/sandboxrun/container/result"
+	"github.com/sandboxrun/sandboxrun/container/stream"
 	"github.com/sandboxrun/sandboxrun/forkexec"
 	"github.com/sandboxrun/sandboxrun/record"
 	"github.com/sandboxrun/sandboxrun/spec"
@@ -136,7 +137,7 @@ func (sb *Sandbox) resultTemplate(merged, timeout bool) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	r := (&Running{sb: sb, Name: stands(forkexec.HoleExec), limits: limits, reported: reported, merged: merged, stdout: newKeeper(1), stderr: newKeeper(1)}).
+	r := (&Running{sb: sb, Name: stands(forkexec.HoleExec), limits: limits, reported: reported, streams: stream.Ended(stream.NewKeeper(1), stream.NewKeeper(1), merged, nil)}).
 		conclude(forkexec.Status{}, 0, false)
 	r.ExitCode = int(standsNumber(forkexec.HoleStatus))
 	r.SetFinding(stands(forkexec.HoleFinding))
@@ -221,8 +222,9 @@ func (e *Ended) Result(req Request) (*result.Result, error) {
 	sb := e.sb
 	req.env, req.redactor = sb.environ(req)
 	r := &Running{
-		sb: sb, Name: e.Exec, limits: sb.effective(req), redactor: req.redactor, args: req.Args, merged: e.Merged,
-		stdout: e.keeper(0, req.Stdout != nil), stderr: e.keeper(1, req.Stderr != nil), lookouts: deny.Restore(e.sb.state.Launch.Watch, e.Absent),
+		sb: sb, Name: e.Exec, limits: sb.effective(req), redactor: req.redactor, args: req.Args,
+		streams:  stream.Ended(e.keeper(0, req.Stdout != nil), e.keeper(1, req.Stderr != nil), e.Merged, e.InputFailed),
+		lookouts: deny.Restore(e.sb.state.Launch.Watch, e.Absent),
 	}
 	var cmd forkexec.Command
 	sb.limit(&cmd, r.limits, nil)
@@ -236,9 +238,6 @@ func (e *Ended) Result(req Request) (*result.Result, error) {
 	if e.NoteFailed != nil {
 		r.warnings = append(r.warnings, unnoted(fmt.Errorf("write %s: %w", journal.File, e.NoteFailed)))
 	}
-	if e.InputFailed != nil {
-		r.inputFailed.set(e.InputFailed)
-	}
 	res := r.conclude(e.Status, e.Wall, false)
 	if e.Noted {
 		return res, nil
@@ -249,10 +248,10 @@ func (e *Ended) Result(req Request) (*result.Result, error) {
 	return res, nil
 }
 
-func (e *Ended) keeper(i int, away bool) *keeper {
+func (e *Ended) keeper(i int, away bool) *stream.Keeper {
 	k := &e.Output[i]
 	size := int(keptOutput(e.sb.state.Launch.Limits))
-	return &keeper{limit: size, head: k.Head, tail: k.Tail, next: k.Next, total: k.Total, away: away || i == 1 && e.Merged}
+	return stream.Restore(size, k.Head, k.Tail, k.Next, k.Total, away || i == 1 && e.Merged)
 }
 
 // File is where its result is to be written, if that is a file which is not whole yet.
@@ -271,5 +270,5 @@ func keptOutput(l spec.Limits) int64 {
 	if l.Output > 0 {
 		return l.Output
 	}
-	return DefaultOutput
+	return stream.DefaultOutput
 }

@@ -1,58 +1,15 @@
 package container
 
 import (
-	"bytes"
 	"errors"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
-	"testing/quick"
 
 	"github.com/sandboxrun/sandboxrun/container/diagnose"
 	"github.com/sandboxrun/sandboxrun/container/trust"
 )
-
-func TestKeeperKeepsBothEnds(t *testing.T) {
-	// Whatever the sizes of the writes, what is kept depends on the stream alone.
-	f := func(data []byte, cuts []uint8) bool {
-		const limit = 16
-		whole, parts := newKeeper(limit), newKeeper(limit)
-		_, _ = whole.Write(data)
-		rest := data
-		for _, c := range cuts {
-			n := min(int(c)%20, len(rest))
-			_, _ = parts.Write(rest[:n])
-			rest = rest[n:]
-		}
-		_, _ = parts.Write(rest)
-		a, cutA := whole.Content()
-		b, cutB := parts.Content()
-		if !bytes.Equal(a, b) || cutA != cutB || parts.total != int64(len(data)) {
-			return false
-		}
-		if len(data) <= limit {
-			return bytes.Equal(a, data) && !cutA
-		}
-		return cutA && len(a) < limit+40
-	}
-	if err := quick.Check(f, &quick.Config{MaxCount: 3000}); err != nil {
-		t.Error(err)
-	}
-}
-
-func TestKeeperCutsBetweenCharacters(t *testing.T) {
-	for limit := int64(6); limit < 14; limit++ {
-		k := newKeeper(limit)
-		for range 100 {
-			_, _ = k.Write([]byte("é→𝄞"))
-		}
-		out, cut := k.Content()
-		if !cut || !bytes.Equal(out, []byte(strings.ToValidUTF8(string(out), "?"))) {
-			t.Errorf("limit %d: %q", limit, out)
-		}
-	}
-}
 
 func TestCheckID(t *testing.T) {
 	for _, id := range []string{"a", "A9", "x.y_z-1", strings.Repeat("x", 128)} {

@@ -1,4 +1,4 @@
-// The caller's standard input on the short way. What a program does not read stays with the caller: container/input.go says how.
+// The caller's standard input on the short way. What a program does not read stays with the caller: container/stream/input.go says how.
 // Here are files, pipes, sockets and the null device; all else, a terminal above all, is for Go.
 #define _GNU_SOURCE
 #include <errno.h>

@@ -40,11 +40,11 @@ const inDir = `cd "$(mktemp -d)" && `
 const (
 	gitWork = inDir + `b=refs/heads/$(basename "$PWD"); git clone -q "$REPO" demo && cd demo &&
 		git -c user.name=n -c user.email=e@x commit -q --allow-empty -m second && git push -q origin "HEAD:$b" && git ls-remote origin "$b"`
-	gitHTTP = `REPO=$WEB/git/demo.git; ` + gitWork
-	gitTLS  = `REPO=$TLS/git/demo.git; ` + gitWork
-	gitSSH  = `REPO=$SSH; ` + gitWork
-	stream  = "/usr/bin/python3 $PROGRAMS/stream.py "
-	psql    = `psql -XAtqc "select 6*7, length(repeat('x', 1000000))" -U demo postgres `
+	gitHTTP  = `REPO=$WEB/git/demo.git; ` + gitWork
+	gitTLS   = `REPO=$TLS/git/demo.git; ` + gitWork
+	gitSSH   = `REPO=$SSH; ` + gitWork
+	streamPy = "/usr/bin/python3 $PROGRAMS/stream.py "
+	psql     = `psql -XAtqc "select 6*7, length(repeat('x', 1000000))" -U demo postgres `
 )
 
 var clients = []client{
@@ -68,10 +68,10 @@ var clients = []client{
 		name: "npm", needs: []string{"npm", "node"}, prints: "tarball", kind: "http",
 		script: inDir + `npm install --registry $WEB/npm/ --no-audit --no-fund --loglevel error sandboxrun-demo && node -p 'require("sandboxrun-demo").word'`,
 	},
-	{name: "requests", needs: []string{"python3:requests"}, script: stream + "requests $WEB", prints: "first second", kind: "http"},
-	{name: "httpx", needs: []string{"python3:httpx"}, script: stream + "httpx $WEB", prints: "first second", kind: "http"},
-	{name: "httpx, TLS", needs: []string{"python3:httpx"}, script: "SSL_CERT_FILE=$CA " + stream + "httpx $TLS", prints: "first second", kind: "connect"},
-	{name: "aiohttp", needs: []string{"python3:aiohttp"}, script: stream + "aiohttp $WEB", prints: "first second", kind: "http"},
+	{name: "requests", needs: []string{"python3:requests"}, script: streamPy + "requests $WEB", prints: "first second", kind: "http"},
+	{name: "httpx", needs: []string{"python3:httpx"}, script: streamPy + "httpx $WEB", prints: "first second", kind: "http"},
+	{name: "httpx, TLS", needs: []string{"python3:httpx"}, script: "SSL_CERT_FILE=$CA " + streamPy + "httpx $TLS", prints: "first second", kind: "connect"},
+	{name: "aiohttp", needs: []string{"python3:aiohttp"}, script: streamPy + "aiohttp $WEB", prints: "first second", kind: "http"},
 	{name: "node", needs: []string{"node"}, script: `node $PROGRAMS/stream.mjs $WEB`, prints: "first second", kind: "connect http"},
 	{name: "node, TLS", needs: []string{"node"}, script: `NODE_EXTRA_CA_CERTS=$CA node $PROGRAMS/stream.mjs $TLS`, prints: "first second", kind: "connect"},
 	{name: "java", needs: []string{"javac"}, script: `java -cp $CLASSES Stream $WEB`, prints: "200 first second", kind: "direct"},
@@ -284,7 +284,7 @@ var clientRefusals = []clientRefusal{
 	}},
 	{"pip, TLS", []string{"python3:pip"}, pipOther + `--index-url https://other.test/simple/`, both},
 	{"npm", []string{"npm"}, inDir + `npm install --registry $OTHER/npm/ --fetch-retries 0 sandboxrun-demo`, both},
-	{"requests", []string{"python3:requests"}, stream + "requests $OTHER", both},
+	{"requests", []string{"python3:requests"}, streamPy + "requests $OTHER", both},
 	{"node", []string{"node"}, `node $PROGRAMS/stream.mjs $OTHER`, both},
 	{"java", []string{"javac"}, `java -cp $CLASSES Stream $OTHER`, map[string]string{removed: unknown}},
 	{"psql", []string{"psql"}, psql + `-h other.test -p $PGPORT`, map[string]string{removed: unknown}},

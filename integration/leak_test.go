@@ -14,6 +14,7 @@ import (
 
 	"github.com/sandboxrun/sandboxrun/container"
 	"github.com/sandboxrun/sandboxrun/container/owner"
+	"github.com/sandboxrun/sandboxrun/container/stream"
 	"github.com/sandboxrun/sandboxrun/spec"
 )
 
@@ -216,7 +217,7 @@ func TestExecsLeaveNothing(t *testing.T) {
 					t.Fatalf("%+v, %v", res, err)
 				}
 			case i%50 == 48:
-				run, err := sb.Start(container.Request{Args: []string{"sh", "-c", "echo to a terminal"}, Tty: &container.Size{Rows: 9, Cols: 9}})
+				run, err := sb.Start(container.Request{Args: []string{"sh", "-c", "echo to a terminal"}, Tty: &stream.Size{Rows: 9, Cols: 9}})
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -1,4 +1,4 @@
-package container
+package stream
 
 import (
 	"errors"
@@ -350,16 +350,16 @@ func (f *failure) get() error {
 
 // input is the program's standard input: empty, or a pipe that is filled from a reader. A file that nobody can read
 // becomes one that the program cannot read either: an end of the input would be a lie.
-func (r *Running) input(s *streams, from io.Reader, uid, gid int) (*os.File, error) {
+func (s *Streams) input(from io.Reader, uid, gid int) (*os.File, error) {
 	message, failing := unreadable(from)
 	if message != "" {
-		r.warnings = append(r.warnings, message)
+		s.Warnings = append(s.Warnings, message)
 	}
 	switch {
 	case failing:
-		return r.null(s, unix.O_WRONLY)
+		return s.null(unix.O_WRONLY)
 	case from == nil:
-		return r.null(s, unix.O_RDWR)
+		return s.null(unix.O_RDWR)
 	}
 	inner, outer, err := s.pipe(true, uid, gid)
 	if err != nil {
@@ -383,7 +383,7 @@ func (r *Running) input(s *streams, from io.Reader, uid, gid int) (*os.File, err
 	}
 	s.add(feed.kind != inputOther, func() {
 		if err := feed.run(); err != nil {
-			r.inputFailed.set(err)
+			s.inputFailed.set(err)
 		}
 		outer.Close()
 	})

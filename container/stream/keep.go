@@ -1,4 +1,4 @@
-package container
+package stream
 
 import (
 	"fmt"
@@ -12,29 +12,35 @@ import (
 // DefaultOutput is how many bytes of each stream are kept where the policy does not say.
 const DefaultOutput = 4 << 20
 
-// keeper keeps the beginning and the end of a stream, in bounded memory, and counts it all.
-type keeper struct {
+// Keeper keeps the beginning and the end of a stream, in bounded memory, and counts it all.
+type Keeper struct {
 	mu    sync.Mutex
 	limit int
 	head  []byte
 	tail  []byte // a ring once it is full
 	next  int    // where the ring goes on
 	total int64
-	away  bool          // the stream goes to somebody else: it is only counted here
-	files []*streamFile // that it is written to besides
+	away  bool    // the stream goes to somebody else: it is only counted here
+	files []*File // that it is written to besides
 }
 
 // Total counts the bytes of the whole stream.
-func (k *keeper) Total() int64 {
+func (k *Keeper) Total() int64 {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.total
 }
 
-func newKeeper(limit int64) *keeper { return &keeper{limit: int(limit)} }
+func NewKeeper(limit int64) *Keeper { return &Keeper{limit: int(limit)} }
+
+// Restore is what was kept by somebody else: head, and tail as a ring that goes on at next, of a stream of so many bytes. away
+// says that the stream went to somebody else.
+func Restore(limit int, head, tail []byte, next int, total int64, away bool) *Keeper {
+	return &Keeper{limit: limit, head: head, tail: tail, next: next, total: total, away: away}
+}
 
 // Write never fails and never keeps more than the limit.
-func (k *keeper) Write(p []byte) (int, error) {
+func (k *Keeper) Write(p []byte) (int, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	n := len(p)
@@ -66,7 +72,7 @@ func (k *keeper) Write(p []byte) (int, error) {
 
 // Content is what was kept, and whether something is missing from it. What is missing is said in its place; neither
 // part then ends or begins inside a character.
-func (k *keeper) Content() ([]byte, bool) {
+func (k *Keeper) Content() ([]byte, bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	tail := append(append([]byte(nil), k.tail[k.next:]...), k.tail[:k.next]...)

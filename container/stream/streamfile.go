@@ -1,4 +1,4 @@
-package container
+package stream
 
 import (
 	"fmt"
@@ -8,9 +8,9 @@ import (
 	"github.com/sandboxrun/sandboxrun/container/fault"
 )
 
-// streamFile keeps the beginning of a stream in a file. Nothing that goes wrong with it reaches the program or holds it
+// File keeps the beginning of a stream in a file. Nothing that goes wrong with it reaches the program or holds it
 // up: what is not in the file is counted, and told of in the end.
-type streamFile struct {
+type File struct {
 	f       *os.File
 	name    string // for the user
 	size    int64  // what is in it
@@ -19,13 +19,21 @@ type streamFile struct {
 	failed  error
 }
 
-// filePair are the files of one exec's two streams.
-type filePair [2]*streamFile
+// NewFile keeps a stream in f, up to most bytes. name is what the user is told.
+func NewFile(f *os.File, name string, most int64) *File {
+	return &File{f: f, name: name, cap: most}
+}
 
-// streamNames are what the two are called, wherever they are kept.
-func streamNames() [2]string { return [2]string{"stdout", "stderr"} }
+// Discard closes a file that nothing has been written to.
+func (s *File) Discard() { s.f.Close() }
 
-func (s *streamFile) keep(p []byte) {
+// Files are the files of one exec's two streams.
+type Files [2]*File
+
+// Names are what the two are called, wherever they are kept.
+func Names() [2]string { return [2]string{"stdout", "stderr"} }
+
+func (s *File) keep(p []byte) {
 	take := p[:min(int64(len(p)), s.cap-s.size)]
 	if s.failed != nil {
 		take = nil // what follows a gap would look as if it followed what is there
@@ -39,7 +47,7 @@ func (s *streamFile) keep(p []byte) {
 }
 
 // close ends the file and says what is wrong with it, or nothing.
-func (s *streamFile) close() string {
+func (s *File) close() string {
 	if err := s.f.Close(); s.failed == nil {
 		s.failed = err
 	}
@@ -53,7 +61,7 @@ func (s *streamFile) close() string {
 }
 
 // streamFiles are all that one stream is kept in. To write to them never fails.
-type streamFiles []*streamFile
+type streamFiles []*File
 
 func (s streamFiles) Write(p []byte) (int, error) {
 	for _, f := range s {
@@ -70,17 +78,10 @@ func (c *copier) Write(p []byte) (int, error) {
 	return c.to.Write(p)
 }
 
-// keepIn adds files that the streams are written to.
-func (r *Running) keepIn(pairs []filePair) {
-	for _, p := range pairs {
-		r.stdout.files, r.stderr.files = append(r.stdout.files, p[0]), append(r.stderr.files, p[1])
-	}
-}
-
 // closeFiles ends those files, and says what is wrong with them.
-func (r *Running) closeFiles() []string {
+func (s *Streams) closeFiles() []string {
 	var warnings []string
-	for _, k := range []*keeper{r.stdout, r.stderr} {
+	for _, k := range []*Keeper{s.stdout, s.stderr} {
 		for _, f := range k.files {
 			if w := f.close(); w != "" {
 				warnings = append(warnings, w)

@@ -12,6 +12,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/sandboxrun/sandboxrun/container"
+	"github.com/sandboxrun/sandboxrun/container/detached"
 	"github.com/sandboxrun/sandboxrun/container/result"
 	"github.com/sandboxrun/sandboxrun/spec"
 )
@@ -38,12 +39,12 @@ func (p *program) waitCommand() *cli.Command {
 			if err != nil {
 				return err
 			}
-			return p.withDetached(c, args[0], args[1], func(d *container.Detached) error { return p.wait(d, most) })
+			return p.withDetached(c, args[0], args[1], func(d *detached.Exec) error { return p.wait(d, most) })
 		},
 	}
 }
 
-func (p *program) withDetached(c *cli.Context, id, exec string, use func(*container.Detached) error) error {
+func (p *program) withDetached(c *cli.Context, id, exec string, use func(*detached.Exec) error) error {
 	return p.withStore(c, func(s *container.Store) error {
 		d, err := s.Detached(id, exec)
 		if err != nil {
@@ -54,7 +55,7 @@ func (p *program) withDetached(c *cli.Context, id, exec string, use func(*contai
 	})
 }
 
-func (p *program) wait(d *container.Detached, most time.Duration) error {
+func (p *program) wait(d *detached.Exec, most time.Duration) error {
 	ended := d.Wait(most)
 	res, err := d.Result()
 	if err != nil {
@@ -97,13 +98,13 @@ func (p *program) logsCommand() *cli.Command {
 			if c.IsSet("tail") && c.Int("tail") < 0 {
 				return &usage{fmt.Sprintf("--tail %d: not a number of lines", c.Int("tail")), ""}
 			}
-			return p.withDetached(c, args[0], append(args, "")[1], func(d *container.Detached) error { return p.logs(c, d) })
+			return p.withDetached(c, args[0], append(args, "")[1], func(d *detached.Exec) error { return p.logs(c, d) })
 		},
 	}
 }
 
-func (p *program) logs(c *cli.Context, d *container.Detached) error {
-	l := container.Logs{Tail: c.Int("tail"), Follow: c.Bool("follow")}
+func (p *program) logs(c *cli.Context, d *detached.Exec) error {
+	l := detached.Logs{Tail: c.Int("tail"), Follow: c.Bool("follow")}
 	both := c.Bool("stdout") == c.Bool("stderr")
 	if both || c.Bool("stdout") {
 		l.Stdout = io.Writer(p.out)

@@ -78,7 +78,7 @@ func (sb *Sandbox) Delete(key ed25519.PrivateKey) error {
 	// No sweep is to remove it as soon as process 1 has ended, without the key and as one that nobody has deleted.
 	mine := sb.dir != nil && flock.Lock(sb.dir, unix.LOCK_EX|unix.LOCK_NB) == nil
 	sb.end()
-	s.awaitMonitors(id)
+	s.detached(id).AwaitMonitors()
 	var dir *os.File
 	if mine {
 		dir, sb.dir = sb.dir, nil // the claim's to close

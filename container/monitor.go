@@ -1,23 +1,15 @@
 package container
 
 import (
-	"bytes"
-	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
-	"os"
-	"path/filepath"
-	"strconv"
 	"strings"
 
-	"golang.org/x/sys/unix"
-
+	"github.com/sandboxrun/sandboxrun/container/detached"
 	"github.com/sandboxrun/sandboxrun/container/diagnose"
 	"github.com/sandboxrun/sandboxrun/container/fault"
-	"github.com/sandboxrun/sandboxrun/container/flock"
 	"github.com/sandboxrun/sandboxrun/container/procfs"
 	"github.com/sandboxrun/sandboxrun/container/result"
 	"github.com/sandboxrun/sandboxrun/container/selfexec"
@@ -181,31 +173,25 @@ func startOrdered(in io.Reader) (*monitored, error) {
 type monitored struct {
 	sb      *Sandbox
 	running *Running
-	root    *os.Root // the sandbox's directory
-	path    string   // in it
-	dir     *os.Root // its own directory
-	lock    *os.File
-	result  *os.File
-	pidns   *os.File
+	dir     *detached.Dir
 }
 
-// startMonitored starts a program, with a directory for its exec. That has another name until the exec has one, and all
-// in it by then.
+// startMonitored starts a program, with a directory for its exec.
 func (sb *Sandbox) startMonitored(req Request) (_ *monitored, err error) {
-	m := &monitored{sb: sb, path: filepath.Join(execsDir, ".new-"+rand.Text())}
-	if err := m.prepare(&req); err != nil {
-		m.discard()
+	m := &monitored{sb: sb}
+	if m.dir, err = detached.NewDir(sb.dir); err != nil {
 		if procfs.PidfdWait(sb.init, 0) {
 			return nil, sb.lost()
 		}
 		return nil, fail("state_unusable", fault.DiskHint, "start program in sandbox %q: %w", sb.state.ID, err)
 	}
+	req.files = append(req.files, m.dir.Logs)
 	req.detached = true
 	if m.running, err = sb.Start(req); err != nil {
-		m.discard()
+		m.dir.Discard()
 		return nil, err
 	}
-	if err := m.publish(); err != nil {
+	if err := m.dir.Publish(m.running.Name, m.running.process.PIDNamespace); err != nil {
 		_ = m.running.process.Kill()
 		m.finish(false)
 		return nil, fmt.Errorf("start program in sandbox %q: %w", sb.state.ID, err)
@@ -213,121 +199,40 @@ func (sb *Sandbox) startMonitored(req Request) (_ *monitored, err error) {
 	return m, nil
 }
 
-// prepare makes the exec's files below the sandbox's directory as it is open: where that has been deleted nothing can be
-// made in it.
-func (m *monitored) prepare(req *Request) (err error) {
-	if m.root, err = os.OpenRoot(fmt.Sprintf("/proc/self/fd/%d", m.sb.dir.Fd())); err != nil {
-		return err
-	}
-	if err := m.root.Mkdir(execsDir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
-		return err
-	}
-	if err := m.root.Mkdir(m.path, 0o700); err != nil {
-		return err
-	}
-	if m.dir, err = m.root.OpenRoot(m.path); err != nil {
-		return err
-	}
-	if m.lock, err = m.create(execLock); err != nil {
-		return err
-	}
-	if err := flock.Lock(m.lock, unix.LOCK_EX|unix.LOCK_NB); err != nil {
-		return err
-	}
-	if m.pidns, err = m.create(execPidns); err != nil {
-		return err
-	}
-	if m.result, err = m.create(newResult); err != nil {
-		return err
-	}
-	// The program's output may fill the disk. How it ended must be told all the same.
-	_ = unix.Fallocate(int(m.result.Fd()), unix.FALLOC_FL_KEEP_SIZE, 0, smallResult)
-	var pair stream.Files
-	for i, name := range stream.Names() {
-		f, err := m.create(name)
-		if err != nil {
-			return err
-		}
-		pair[i] = stream.NewFile(f, "the log of "+name, DetachedMax)
-	}
-	req.files = append(req.files, pair)
-	return nil
-}
-
-// smallResult is more than a result has without output, in bytes.
-const smallResult = 32 << 10
-
-func (m *monitored) create(name string) (*os.File, error) {
-	return m.dir.OpenFile(name, os.O_CREATE|os.O_EXCL|os.O_RDWR, 0o600)
-}
-
-// publish gives the exec's directory the exec's name.
-func (m *monitored) publish() error {
-	if n, err := m.running.process.PIDNamespace(); err == nil { // else it has ended already
-		_, _ = m.pidns.WriteString(strconv.FormatUint(n, 10)) // only ps would miss it
-	}
-	m.pidns.Close()
-	path := filepath.Join(execsDir, m.running.Name)
-	if err := m.root.Rename(m.path, path); err != nil {
-		return err
-	}
-	m.path = path
-	return nil
-}
-
-func (m *monitored) discard() {
-	if m.root != nil {
-		_ = m.root.RemoveAll(m.path)
-	}
-}
-
 // finish waits for the exec's end and keeps its result. With the sandbox goes the directory too: then nothing is made in it.
 func (m *monitored) finish(keep bool) {
 	res, err := m.running.Wait()
 	switch {
 	case !keep:
-		m.discard()
+		m.dir.Discard()
 	case err != nil || res.Outcome == result.SandboxLost && !procfs.PidfdAlive(m.sb.init):
 	default:
-		_ = m.save(res) // a lost result shows as a lost exec
+		_ = m.dir.Save(res) // a lost result shows as a lost exec
 	}
-	m.close()
-}
-
-// close gives the lock up at last: whoever waits for it finds the result.
-func (m *monitored) close() {
 	m.dir.Close()
-	m.root.Close()
-	m.lock.Close()
 }
 
-func (m *monitored) save(res *result.Result) error {
-	err := m.write(res)
-	if err != nil {
-		res.Stdout, res.Stderr, res.Encoding = "", "", result.Encoding
-		res.StdoutBase64, res.StderrBase64 = "", ""
-		res.StdoutTruncated, res.StderrTruncated = res.StdoutBytes > 0, res.StderrBytes > 0
-		res.Warnings = append(res.Warnings, fmt.Sprintf("the output is not in the result: %v", fault.Cause(err)))
-		err = m.write(res)
+// Detached finds a detached exec of a sandbox, which may have ended; an empty name is the latest.
+func (s *Store) Detached(id, name string) (*detached.Exec, error) {
+	if err := CheckID(id); err != nil {
+		return nil, err
 	}
-	if cerr := m.result.Close(); err == nil {
-		err = cerr
+	if _, err := s.root.Lstat(id); err != nil {
+		return nil, s.noState(id)
 	}
-	if err != nil {
-		return err
-	}
-	return m.dir.Rename(newResult, execResult)
+	return s.detached(id).Find(name)
 }
 
-func (m *monitored) write(res *result.Result) error {
-	var buf bytes.Buffer
-	enc := json.NewEncoder(&buf)
-	enc.SetEscapeHTML(false)
-	if err := enc.Encode(res); err != nil {
-		return err
+// detached are the detached execs of a sandbox.
+func (s *Store) detached(id string) detached.Execs {
+	return detached.Execs{
+		Root: s.root, ID: id, Alive: func() bool { return s.alive(id) },
+		Output: func() int64 {
+			st, err := s.load(id)
+			if err != nil {
+				return stream.DefaultOutput
+			}
+			return keptOutput(st.Launch.Limits)
+		},
 	}
-	if _, err := m.result.WriteAt(buf.Bytes(), 0); err != nil {
-		return err
-	}
-	return m.result.Truncate(int64(buf.Len()))
 }

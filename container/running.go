@@ -15,7 +15,7 @@ import (
 
 // Processes lists what runs in the sandbox, less our own process 1 and reapers.
 func (sb *Sandbox) Processes() ([]stats.Proc, error) {
-	list, err := stats.Processes(sb.state.PID, sb.store.runningDetached(sb.state.ID))
+	list, err := stats.Processes(sb.state.PID, sb.store.detached(sb.state.ID).Namespaces())
 	if errors.Is(err, stats.ErrEnded) {
 		return nil, sb.lost()
 	}

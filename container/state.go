@@ -321,7 +321,7 @@ func (s *Store) info(id string) Info {
 	}
 	if err == nil {
 		info.PID, info.Created, info.Name, info.Policy, info.Owner = st.PID, st.Created, st.Name, st.Policy, st.Owner
-		info.Detached, info.Isolated = s.countDetached(id), st.Isolated()
+		info.Detached, info.Isolated = s.detached(id).Count(), st.Isolated()
 	}
 	return info
 }

@@ -16,7 +16,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sandboxrun/sandboxrun/container"
+	"github.com/sandboxrun/sandboxrun/container/detached"
 	"github.com/sandboxrun/sandboxrun/container/result"
 )
 
@@ -317,19 +317,19 @@ func TestDetachOutputIsBounded(t *testing.T) {
 		_ = filepath.WalkDir(filepath.Join(b.state, "box", "exec"), func(_ string, d fs.DirEntry, err error) error {
 			if info, ierr := d.Info(); err == nil && ierr == nil && info.Mode().IsRegular() {
 				total += info.Size()
-				if info.Size() > container.DetachedMax {
+				if info.Size() > detached.LogMax {
 					t.Errorf("%s has %d bytes", d.Name(), info.Size())
 				}
 			}
 			return nil
 		})
-		if total > 2*container.DetachedMax+1<<20 {
+		if total > 2*detached.LogMax+1<<20 {
 			t.Errorf("the exec keeps %d bytes", total)
 		}
 		a := b.run("logs", "box", "--tail", "1")
 		same(t, "the log's end", "out\n", a.stdout)
 		a.complains(fmt.Sprintf("the log holds the first %d bytes of stdout; the %d after them are missing",
-			container.DetachedMax, 200_000_000-container.DetachedMax))
+			detached.LogMax, 200_000_000-detached.LogMax))
 		b.run("logs", "box", "--stderr", "--tail", "0").complains("bytes of stderr").hides("bytes of stdout")
 	})
 }

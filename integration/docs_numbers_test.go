@@ -28,7 +28,7 @@ func numbers() []number {
 	const man, security, readme, architecture = "docs/sandboxrun.1.md: ", "docs/security.md: ", "README.md: ", "docs/architecture.md: "
 	return []number{
 		{code: `lookMost\s+= (.*) //`, pages: []string{security + "the first # entries of all grants", security + "at up to # entries", architecture + "up to # entries"}},
-		{code: `DetachedMax = (.*)`, as: "M", pages: []string{man + "The first # of each stream are kept", architecture + "stdout and stderr (# each at most)"}},
+		{code: `LogMax = (.*)`, as: "M", pages: []string{man + "The first # of each stream are kept", architecture + "stdout and stderr (# each at most)"}},
 		{code: `OutputDirMax = (.*)`, as: "G", pages: []string{man + "up to # each"}},
 		{code: `MaxSize\s+= (.*) // bytes`, as: "M", pages: []string{man + "at least # of them"}},
 		{code: `define MAX_EVENTS \((.*)\)`, as: "M", pages: []string{man + "at least # of them"}},

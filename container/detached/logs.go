@@ -1,4 +1,4 @@
-package container
+package detached
 
 import (
 	"bytes"
@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/sandboxrun/sandboxrun/container/fault"
 	"github.com/sandboxrun/sandboxrun/container/journal"
 	"github.com/sandboxrun/sandboxrun/container/result"
 	"github.com/sandboxrun/sandboxrun/container/stream"
@@ -24,7 +25,7 @@ type Logs struct {
 }
 
 // Logs copies what an exec has written. To follow it ends with ctx too.
-func (d *Detached) Logs(ctx context.Context, l Logs) error {
+func (d *Exec) Logs(ctx context.Context, l Logs) error {
 	var streams []*logged
 	defer func() {
 		for _, s := range streams {
@@ -37,7 +38,7 @@ func (d *Detached) Logs(ctx context.Context, l Logs) error {
 		}
 		f, err := d.dir.Open(stream.Names()[i])
 		if err != nil {
-			return fail("sandbox_lost", "", "open log of exec %q: %w", d.Name, err)
+			return fault.New("sandbox_lost", "", "open log of exec %q: %w", d.Name, err)
 		}
 		streams = append(streams, &logged{f, to})
 		if err := tail(f, l.Tail); err != nil {
@@ -65,7 +66,7 @@ func advance(streams []*logged) error {
 	return nil
 }
 
-func (d *Detached) follow(ctx context.Context, streams []*logged) error {
+func (d *Exec) follow(ctx context.Context, streams []*logged) error {
 	changed, stop := watchFiles(streams)
 	defer stop()
 	ended := d.Ended()
@@ -177,7 +178,7 @@ func lastLines(part []byte, lines int) (start, left int) {
 }
 
 // Missing says what of the output that is shown is not in the log.
-func (d *Detached) Missing(l Logs) ([]string, error) {
+func (d *Exec) Missing(l Logs) ([]string, error) {
 	res, err := d.saved()
 	if err != nil {
 		return nil, err
@@ -193,7 +194,7 @@ func (d *Detached) Missing(l Logs) ([]string, error) {
 		case err != nil || []io.Writer{l.Stdout, l.Stderr}[i] == nil:
 		case total > info.Size():
 			said = append(said, fmt.Sprintf("the log holds the first %d bytes of %s; the %d after them are missing", info.Size(), name, total-info.Size()))
-		case total == 0 && info.Size() >= DetachedMax: // nobody has told how many there are
+		case total == 0 && info.Size() >= LogMax: // nobody has told how many there are
 			said = append(said, fmt.Sprintf("the log holds the first %d bytes of %s; what comes after them is missing", info.Size(), name))
 		}
 	}

@@ -1,4 +1,4 @@
-package container
+package detached
 
 import (
 	"cmp"
@@ -16,67 +16,70 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/sandboxrun/sandboxrun/container/fault"
 	"github.com/sandboxrun/sandboxrun/container/flock"
 	"github.com/sandboxrun/sandboxrun/container/result"
 	"github.com/sandboxrun/sandboxrun/container/stream"
 	"github.com/sandboxrun/sandboxrun/forkexec"
 )
 
-// DetachedMax is how many bytes of each stream a detached exec keeps for logs.
-const DetachedMax = 64 << 20
+// LogMax is how many bytes of each stream a detached exec keeps for logs.
+const LogMax = 64 << 20
 
 // Files of a detached exec, in ID/exec/NAME. As with a sandbox it is the lock that says who is alive: its monitor holds
 // it for as long as it lives. Where nobody does and there is no result, the exec was lost with its monitor.
 const (
-	execsDir   = "exec"
+	ExecsDir   = "exec"
 	execLock   = "lock"
 	execResult = "result.json" // written whole or not at all
 	execPidns  = "pidns"       // the number of the exec's PID namespace
 	newResult  = execResult + ".new"
 )
 
-// Detached is an exec that goes on, or has gone on, without the command that started it.
-type Detached struct {
+// Execs are the detached execs of a sandbox.
+type Execs struct {
+	Root   *os.Root // the directory of all sandboxes
+	ID     string
+	Alive  func() bool  // whether the sandbox lives
+	Output func() int64 // how many bytes of each stream a result has
+}
+
+// Exec is one that goes on, or has gone on, without the command that started it.
+type Exec struct {
 	Sandbox string
 	Name    string
 
-	store *Store
-	dir   *os.Root
-	lock  *os.File
+	of   Execs
+	dir  *os.Root
+	lock *os.File
 }
 
-// validExec says whether a name can be that of an exec. It is a part of a path.
-func validExec(name string) bool {
+// ValidExec says whether a name can be that of an exec. It is a part of a path.
+func ValidExec(name string) bool {
 	digits, ok := strings.CutPrefix(name, "e")
 	return ok && len(digits) >= 6 && len(digits) <= 20 && strings.Trim(digits, "0123456789") == ""
 }
 
-// Detached finds a detached exec of a sandbox, which may have ended; an empty name is the latest.
-func (s *Store) Detached(id, name string) (*Detached, error) {
-	if err := CheckID(id); err != nil {
-		return nil, err
-	}
-	if _, err := s.root.Lstat(id); err != nil {
-		return nil, s.noState(id)
-	}
+// Find finds a detached exec, which may have ended; an empty name is the latest.
+func (s Execs) Find(name string) (*Exec, error) {
 	hint := "only an exec that was started with --detach can be named"
 	if name == "" {
-		names := s.detachedNames(id)
+		names := s.names()
 		if len(names) == 0 {
-			return nil, fail("exec_not_found", hint, "sandbox %q has no detached exec", id)
+			return nil, fault.New("exec_not_found", hint, "sandbox %q has no detached exec", s.ID)
 		}
 		name = names[len(names)-1]
 	}
-	if validExec(name) {
-		if d := s.openDetached(id, name); d != nil {
+	if ValidExec(name) {
+		if d := s.open(name); d != nil {
 			return d, nil
 		}
 	}
-	return nil, fail("exec_not_found", hint, "sandbox %q has no detached exec %q", id, name)
+	return nil, fault.New("exec_not_found", hint, "sandbox %q has no detached exec %q", s.ID, name)
 }
 
-func (s *Store) openDetached(id, name string) *Detached {
-	dir, err := s.root.OpenRoot(filepath.Join(id, execsDir, name))
+func (s Execs) open(name string) *Exec {
+	dir, err := s.Root.OpenRoot(filepath.Join(s.ID, ExecsDir, name))
 	if err != nil {
 		return nil
 	}
@@ -85,18 +88,18 @@ func (s *Store) openDetached(id, name string) *Detached {
 		dir.Close()
 		return nil
 	}
-	return &Detached{Sandbox: id, Name: name, store: s, dir: dir, lock: lock}
+	return &Exec{Sandbox: s.ID, Name: name, of: s, dir: dir, lock: lock}
 }
 
-// detachedNames lists the detached execs of a sandbox, the oldest first.
-func (s *Store) detachedNames(id string) []string {
-	entries, err := fs.ReadDir(s.root.FS(), filepath.Join(id, execsDir))
+// names lists them, the oldest first.
+func (s Execs) names() []string {
+	entries, err := fs.ReadDir(s.Root.FS(), filepath.Join(s.ID, ExecsDir))
 	if err != nil {
 		return nil
 	}
 	var names []string
 	for _, e := range entries {
-		if validExec(e.Name()) {
+		if ValidExec(e.Name()) {
 			names = append(names, e.Name())
 		}
 	}
@@ -104,10 +107,10 @@ func (s *Store) detachedNames(id string) []string {
 	return names
 }
 
-// eachRunning calls for each detached exec of a sandbox that runs.
-func (s *Store) eachRunning(id string, call func(*Detached)) {
-	for _, name := range s.detachedNames(id) {
-		d := s.openDetached(id, name)
+// eachRunning calls for each one that runs.
+func (s Execs) eachRunning(call func(*Exec)) {
+	for _, name := range s.names() {
+		d := s.open(name)
 		if d == nil {
 			continue
 		}
@@ -118,36 +121,37 @@ func (s *Store) eachRunning(id string, call func(*Detached)) {
 	}
 }
 
-// runningDetached gives the PID namespaces of those, with their names.
-func (s *Store) runningDetached(id string) map[uint64]string {
-	running := map[uint64]string{}
-	s.eachRunning(id, func(d *Detached) {
+// Namespaces gives the PID namespaces of those that run, with their names.
+func (s Execs) Namespaces() map[uint64]string {
+	list := map[uint64]string{}
+	s.eachRunning(func(d *Exec) {
 		data, _ := d.dir.ReadFile(execPidns)
 		n, _ := strconv.ParseUint(strings.TrimSpace(string(data)), 10, 64)
-		running[n] = d.Name
+		list[n] = d.Name
 	})
-	return running
+	return list
 }
 
-func (s *Store) countDetached(id string) int {
+// Count says how many run.
+func (s Execs) Count() int {
 	n := 0
-	s.eachRunning(id, func(*Detached) { n++ })
+	s.eachRunning(func(*Exec) { n++ })
 	return n
 }
 
 // Close releases the handle. The exec goes on.
-func (d *Detached) Close() {
+func (d *Exec) Close() {
 	d.dir.Close()
 	d.lock.Close()
 }
 
 // Running says whether the exec goes on. Whoever looks takes a shared lock, so that no two who look see each other.
-func (d *Detached) Running() bool {
+func (d *Exec) Running() bool {
 	return errors.Is(flock.Lock(d.lock, unix.LOCK_SH|unix.LOCK_NB), unix.EWOULDBLOCK)
 }
 
 // Ended is closed when the exec has ended. A thread waits for that as long as it takes.
-func (d *Detached) Ended() <-chan struct{} {
+func (d *Exec) Ended() <-chan struct{} {
 	ended := make(chan struct{})
 	fd, err := unix.FcntlInt(d.lock.Fd(), unix.F_DUPFD_CLOEXEC, 0) // this handle may be closed before
 	if err != nil {
@@ -164,7 +168,7 @@ func (d *Detached) Ended() <-chan struct{} {
 }
 
 // Wait waits until the exec has ended, for so long at most if d is above 0, and says whether it has.
-func (d *Detached) Wait(most time.Duration) bool {
+func (d *Exec) Wait(most time.Duration) bool {
 	var over <-chan time.Time
 	if most > 0 {
 		over = time.After(most)
@@ -179,7 +183,7 @@ func (d *Detached) Wait(most time.Duration) bool {
 
 // Result is how an exec that has ended has done so. Of one that was lost with its monitor or its sandbox only the output
 // is known, and of one that runs the output so far.
-func (d *Detached) Result() (*result.Result, error) {
+func (d *Exec) Result() (*result.Result, error) {
 	running := d.Running()
 	res, err := d.saved()
 	if res != nil || err != nil {
@@ -188,7 +192,7 @@ func (d *Detached) Result() (*result.Result, error) {
 	res = &result.Result{Sandbox: d.Sandbox, Exec: d.Name, Outcome: result.StillRunning, ExitCode: result.ExitLauncher}
 	if !running {
 		res.Ended(forkexec.Status{Lost: true})
-		if d.store.alive(d.Sandbox) {
+		if d.of.Alive() {
 			res.Error.Message = "the exec's monitor was ended, and its program with it"
 		}
 	}
@@ -197,7 +201,7 @@ func (d *Detached) Result() (*result.Result, error) {
 }
 
 // saved is the result that the monitor has kept, or nil.
-func (d *Detached) saved() (*result.Result, error) {
+func (d *Exec) saved() (*result.Result, error) {
 	data, err := d.dir.ReadFile(execResult)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
@@ -213,11 +217,8 @@ func (d *Detached) saved() (*result.Result, error) {
 }
 
 // fill fills in the output that there is.
-func (d *Detached) fill(res *result.Result) {
-	limit := int64(stream.DefaultOutput)
-	if st, err := d.store.load(d.Sandbox); err == nil && st.Launch.Limits.Output > 0 {
-		limit = st.Launch.Limits.Output
-	}
+func (d *Exec) fill(res *result.Result) {
+	limit := d.of.Output()
 	var kept [2]*stream.Keeper
 	for i, name := range stream.Names() {
 		kept[i] = stream.NewKeeper(limit)
@@ -229,11 +230,11 @@ func (d *Detached) fill(res *result.Result) {
 	res.Keep(kept[0], kept[1])
 }
 
-// awaitMonitors waits a moment for the monitors of a sandbox that has ended: they have an exec to release.
-func (s *Store) awaitMonitors(id string) {
+// AwaitMonitors waits a moment for the monitors of a sandbox that has ended: they have an exec to release.
+func (s Execs) AwaitMonitors() {
 	over := time.After(2 * time.Second)
-	for _, name := range s.detachedNames(id) {
-		d := s.openDetached(id, name)
+	for _, name := range s.names() {
+		d := s.open(name)
 		if d == nil {
 			continue
 		}

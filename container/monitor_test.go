@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -16,6 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/sandboxrun/sandboxrun/container/detached"
 	"github.com/sandboxrun/sandboxrun/container/result"
 	"github.com/sandboxrun/sandboxrun/container/trust"
 	"github.com/sandboxrun/sandboxrun/spec"
@@ -108,55 +108,6 @@ func TestHostWalk(t *testing.T) {
 	w.At.Close()
 }
 
-// slowTail is what tail does, by splitting all of the text.
-func slowTail(text string, lines int) string {
-	parts := strings.SplitAfter(text, "\n")
-	if parts[len(parts)-1] == "" {
-		parts = parts[:len(parts)-1]
-	}
-	return strings.Join(parts[max(0, len(parts)-lines):], "")
-}
-
-func TestTail(t *testing.T) {
-	texts := []string{"", "\n", "\n\n", "a", "a\n", "a\nb", "a\nb\n", "\na", strings.Repeat("line\n", 50_000), strings.Repeat("x", 200_000) + "\ny"}
-	for range 200 {
-		var b strings.Builder
-		for range rand.IntN(12) {
-			b.WriteString(strings.Repeat("x", rand.IntN(3)) + strings.Repeat("\n", rand.IntN(3)))
-		}
-		texts = append(texts, b.String())
-	}
-	path := filepath.Join(t.TempDir(), "f")
-	for _, text := range texts {
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		for _, lines := range []int{0, 1, 2, 3, 10, 20_000} {
-			f, err := os.Open(path)
-			if err != nil {
-				t.Fatal(err)
-			}
-			err = tail(f, lines)
-			got, _ := io.ReadAll(f)
-			f.Close()
-			if want := slowTail(text, lines); err != nil || string(got) != want {
-				t.Errorf("%.40q, %d lines: got %.40q, want %.40q, %v", text, lines, got, want, err)
-			}
-		}
-	}
-}
-
-func TestValidExec(t *testing.T) {
-	for name, want := range map[string]bool{
-		"e000001": true, "e1234567": true, "": false, "e1": false, "000001": false, "e00000x": false, "e000001/..": false, "..": false,
-		"e-00001": false, "e+00001": false, "E000001": false, "e000001\n": false, "e" + strings.Repeat("1", 21): false,
-	} {
-		if got := validExec(name); got != want {
-			t.Errorf("%q: %v", name, got)
-		}
-	}
-}
-
 // Arguments and variables may be any bytes; all the rest of a request has to arrive too.
 func TestOrderHoldsTheRequest(t *testing.T) {
 	odd := "\xff\x00 é=\n"
@@ -221,7 +172,7 @@ func TestMonitor(t *testing.T) {
 	a := &answered{}
 	monitor(t, sb, sh("echo out; echo err >&2; exit 3"), a)
 	var r reply
-	if err := json.Unmarshal(a.Bytes(), &r); err != nil || !validExec(r.Exec) || r.Error != nil {
+	if err := json.Unmarshal(a.Bytes(), &r); err != nil || !detached.ValidExec(r.Exec) || r.Error != nil {
 		t.Fatalf("answer %q", a.String())
 	}
 	d, err := sb.store.Detached(sb.state.ID, "")
@@ -234,7 +185,7 @@ func TestMonitor(t *testing.T) {
 		t.Errorf("%+v, %v", res, err)
 	}
 	var out, errs bytes.Buffer
-	if err := d.Logs(t.Context(), Logs{Stdout: &out, Stderr: &errs, Tail: -1, Follow: true}); err != nil || out.String() != "out\n" || errs.String() != "err\n" {
+	if err := d.Logs(t.Context(), detached.Logs{Stdout: &out, Stderr: &errs, Tail: -1, Follow: true}); err != nil || out.String() != "out\n" || errs.String() != "err\n" {
 		t.Errorf("logs %q, %q, %v", out.String(), errs.String(), err)
 	}
 
@@ -249,7 +200,7 @@ func TestMonitor(t *testing.T) {
 	if took := time.Since(start); took > 50*time.Second {
 		t.Errorf("an exec that nobody knows went on for %v", took)
 	}
-	if names, _ := os.ReadDir(filepath.Join(sb.store.path, sb.state.ID, execsDir)); len(names) != 1 {
+	if names, _ := os.ReadDir(filepath.Join(sb.store.path, sb.state.ID, detached.ExecsDir)); len(names) != 1 {
 		t.Errorf("left %v", names)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/sandboxrun/sandboxrun/container"
+	"github.com/sandboxrun/sandboxrun/container/hostfile"
 	"github.com/sandboxrun/sandboxrun/container/result"
 )
 
@@ -26,7 +27,7 @@ func resultFlag() cli.Flag {
 type resultTo struct {
 	fd   *os.File // a descriptor of the caller
 	path string   // or a file, absolute
-	file *container.ResultFile
+	file *hostfile.File
 	done bool // the result was written, or must not be
 }
 
@@ -90,7 +91,7 @@ func (p *program) writeResult(r *result.Result) {
 	case to.file != nil:
 		err = to.file.Commit(data)
 	default:
-		err = container.WriteResult(to.path, data) // there is no sandbox
+		err = hostfile.Write(to.path, data) // there is no sandbox
 	}
 	p.resultLost(err)
 }

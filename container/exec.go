@@ -16,6 +16,7 @@ import (
 	"github.com/sandboxrun/sandboxrun/container/diagnose"
 	"github.com/sandboxrun/sandboxrun/container/disk"
 	"github.com/sandboxrun/sandboxrun/container/fault"
+	"github.com/sandboxrun/sandboxrun/container/hostfile"
 	"github.com/sandboxrun/sandboxrun/container/lookup"
 	"github.com/sandboxrun/sandboxrun/container/procfs"
 	"github.com/sandboxrun/sandboxrun/container/relayproc"
@@ -105,6 +106,26 @@ func (sb *Sandbox) Start(req Request) (*Running, error) {
 	if err != nil {
 		return nil, redacted(err, req.redactor)
 	}
+	return r, nil
+}
+
+// startKeeping starts a program whose whole streams go to files too.
+func (sb *Sandbox) startKeeping(req Request) (*Running, error) {
+	sees, err := sb.shows()
+	if err != nil {
+		return nil, fmt.Errorf("keep output: %w", err)
+	}
+	out, err := hostfile.OpenOutput(req.OutputDir, sees)
+	if err != nil {
+		return nil, err
+	}
+	req.files = append(req.files, out.Files)
+	r, err := sb.begin(req)
+	if err != nil {
+		out.Discard()
+		return nil, err
+	}
+	out.Close()
 	return r, nil
 }
 

@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/sandboxrun/sandboxrun/container/hostfile"
 	"github.com/sandboxrun/sandboxrun/container/lookup"
 	"github.com/sandboxrun/sandboxrun/container/procfs"
 	"github.com/sandboxrun/sandboxrun/container/trust"
@@ -106,4 +107,13 @@ func (sb *Sandbox) null(mode uint64) (*os.File, error) {
 		return nil, fmt.Errorf("open the null device of sandbox %q: %w", sb.state.ID, err)
 	}
 	return null, nil
+}
+
+// OpenResult makes a file for a result, where the program cannot see it.
+func (sb *Sandbox) OpenResult(name string) (*hostfile.File, error) {
+	sees, err := sb.shows()
+	if err != nil {
+		return nil, fmt.Errorf("keep result: %w", err)
+	}
+	return hostfile.Open(name, sees)
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/sandboxrun/sandboxrun/container/deny"
 	"github.com/sandboxrun/sandboxrun/container/fault"
 	"github.com/sandboxrun/sandboxrun/container/flock"
+	"github.com/sandboxrun/sandboxrun/container/hostfile"
 	"github.com/sandboxrun/sandboxrun/container/owner"
 	"github.com/sandboxrun/sandboxrun/container/recording"
 	"github.com/sandboxrun/sandboxrun/container/relayproc"
@@ -67,22 +68,21 @@ func (sb *Sandbox) startRecord(plan *spec.Plan, o Options) (err error) {
 	if err != nil {
 		return fmt.Errorf("create record: %w", err)
 	}
-	at := &outputDir{name: o.Record, what: "record directory"}
-	if err := at.open(sees); err != nil {
-		at.discard()
+	at, err := hostfile.OpenDir(o.Record, "record directory", sees)
+	if err != nil {
 		return err
 	}
-	defer at.close()
-	w, err := record.Create(at.dir, record.FileName)
+	defer at.Close()
+	w, err := record.Create(at.Dir, record.FileName)
 	if err != nil {
-		at.discard()
+		at.Discard()
 		return recordError(err)
 	}
 	defer func() {
 		w.Close() //nolint:errcheck // what was written has been synced
 		if err != nil {
-			_ = unix.Unlinkat(int(at.dir.Fd()), record.FileName, 0)
-			at.discard()
+			_ = unix.Unlinkat(int(at.Dir.Fd()), record.FileName, 0)
+			at.Discard()
 		}
 	}()
 	_, w.Redactor = sb.environ(Request{})

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/sandboxrun/sandboxrun/container/deny"
+	"github.com/sandboxrun/sandboxrun/container/hostfile"
 	"github.com/sandboxrun/sandboxrun/container/journal"
 	"github.com/sandboxrun/sandboxrun/container/relayproc"
 	"github.com/sandboxrun/sandboxrun/container/result"
@@ -255,12 +256,11 @@ func (e *Ended) keeper(i int, away bool) *stream.Keeper {
 }
 
 // File is where its result is to be written, if that is a file which is not whole yet.
-func (e *Ended) File(name string) *ResultFile {
+func (e *Ended) File(name string) *hostfile.File {
 	if e.ResultDir == nil {
 		return nil
 	}
-	_, base, _ := splitResult(name)
-	return &ResultFile{name: name, dir: e.ResultDir, base: base, new: e.ResultName, f: e.ResultFile}
+	return hostfile.Begun(name, e.ResultDir, e.ResultName, e.ResultFile)
 }
 
 // Failed is why a stream of the program's could not be written: 0 is standard output.

@@ -118,7 +118,7 @@ type Error struct {
 
 const (
 	exitTimeout  = 124
-	ExitLauncher = 125
+	ExitLauncher = 125 // the launcher has failed, not the program
 	exitSignal   = 128
 )
 
@@ -223,8 +223,10 @@ func (r *Result) Ended(st forkexec.Status) {
 	}
 }
 
+// SetFinding says what the outcome means.
 func (r *Result) SetFinding(what string) { r.Finding = &what }
 
+// Milliseconds are a duration in the form of a result: with three decimals at most.
 func Milliseconds(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
 
 // Kept is what was kept of a stream.

@@ -31,6 +31,7 @@ func (k *Keeper) Total() int64 {
 	return k.total
 }
 
+// NewKeeper keeps at most limit bytes.
 func NewKeeper(limit int64) *Keeper { return &Keeper{limit: int(limit)} }
 
 // Restore is what was kept by somebody else: head, and tail as a ring that goes on at next, of a stream of so many bytes. away

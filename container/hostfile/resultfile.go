@@ -1,4 +1,4 @@
-package container
+package hostfile
 
 import (
 	"crypto/rand"
@@ -15,9 +15,9 @@ import (
 	"github.com/sandboxrun/sandboxrun/forkexec"
 )
 
-// ResultFile is a file of the host that a result is written to beside the program's streams. It lies where the program cannot
+// File is a file of the host that a result is written to beside the program's streams. It lies where the program cannot
 // see it, and appears whole or not at all.
-type ResultFile struct {
+type File struct {
 	name string // for the user
 	dir  *os.File
 	base string
@@ -25,15 +25,11 @@ type ResultFile struct {
 	f    *os.File
 }
 
-// OpenResult makes the file. Its directory must exist and be out of the program's sight, and no link on the way may stand
+// Open makes the file. Its directory must exist and be out of the program's sight, and no link on the way may stand
 // where the program could have put it. A file that is there is replaced.
-func (sb *Sandbox) OpenResult(name string) (*ResultFile, error) {
-	sees, err := sb.shows()
-	if err != nil {
-		return nil, fmt.Errorf("keep result: %w", err)
-	}
+func Open(name string, sees *trust.Shown) (*File, error) {
 	const what = "result directory"
-	parent, base, err := splitResult(name)
+	parent, base, err := split(name)
 	if err != nil {
 		return nil, err
 	}
@@ -51,17 +47,17 @@ func (sb *Sandbox) OpenResult(name string) (*ResultFile, error) {
 		if w.At != nil {
 			w.At.Close()
 		}
-		if _, ok := errors.AsType[*Error](err); ok {
+		if _, ok := errors.AsType[*fault.Error](err); ok {
 			return nil, err
 		}
-		return nil, fail(trust.CodeOutputDir, "", "open %s %q: %w", what, parent, err)
+		return nil, fault.New(trust.CodeOutputDir, "", "open %s %q: %w", what, parent, err)
 	}
 	return newResultFile(name, w.At, base)
 }
 
-// WriteResult writes a result where there is no sandbox to see what it shows: it follows no link at all.
-func WriteResult(name string, data []byte) error {
-	parent, base, err := splitResult(name)
+// Write writes a result where there is no sandbox to see what it shows: it follows no link at all.
+func Write(name string, data []byte) error {
+	parent, base, err := split(name)
 	if err != nil {
 		return err
 	}
@@ -69,7 +65,7 @@ func WriteResult(name string, data []byte) error {
 		Flags: unix.O_PATH | unix.O_DIRECTORY | unix.O_CLOEXEC, Resolve: unix.RESOLVE_NO_SYMLINKS,
 	})
 	if err != nil {
-		return fail(trust.CodeOutputDir, "", "open result directory %q: %w", parent, err)
+		return fault.New(trust.CodeOutputDir, "", "open result directory %q: %w", parent, err)
 	}
 	f, err := newResultFile(name, os.NewFile(uintptr(fd), parent), base)
 	if err != nil {
@@ -78,32 +74,39 @@ func WriteResult(name string, data []byte) error {
 	return f.Commit(data)
 }
 
-func splitResult(name string) (parent, base string, err error) {
+// Begun is a file that somebody else has begun: in a directory, under a name that it has until it is whole. name is what the user
+// calls it.
+func Begun(name string, dir *os.File, temporary string, f *os.File) *File {
+	_, base, _ := split(name)
+	return &File{name: name, dir: dir, base: base, new: temporary, f: f}
+}
+
+func split(name string) (parent, base string, err error) {
 	parent, base = filepath.Split(name)
 	if base == "" || base == "." || base == ".." {
-		return "", "", fail(trust.CodeOutputDir, "name a file", "%q is no file that a result can be written to", name)
+		return "", "", fault.New(trust.CodeOutputDir, "name a file", "%q is no file that a result can be written to", name)
 	}
 	return parent, base, nil
 }
 
-func newResultFile(name string, dir *os.File, base string) (*ResultFile, error) {
-	r := &ResultFile{name: name, dir: dir, base: base, new: forkexec.ResultPrefix + strings.ToLower(rand.Text())}
+func newResultFile(name string, dir *os.File, base string) (*File, error) {
+	r := &File{name: name, dir: dir, base: base, new: forkexec.ResultPrefix + strings.ToLower(rand.Text())}
 	var st unix.Stat_t
 	err := unix.Fstatat(int(dir.Fd()), base, &st, unix.AT_SYMLINK_NOFOLLOW)
 	if err == nil && st.Mode&unix.S_IFMT != unix.S_IFREG {
 		dir.Close()
-		return nil, fail(codeOutputExists, "name another file, or give an open file descriptor by its number",
+		return nil, fault.New(codeOutputExists, "name another file, or give an open file descriptor by its number",
 			"%q is there already and is no ordinary file", name)
 	}
 	if r.f, err = newFileAt(dir, r.new); err != nil {
 		dir.Close()
-		return nil, fail(trust.CodeOutputDir, "", "make %q: %w", name, err)
+		return nil, fault.New(trust.CodeOutputDir, "", "make %q: %w", name, err)
 	}
 	return r, nil
 }
 
 // Commit writes the result and gives the file its name.
-func (r *ResultFile) Commit(data []byte) error {
+func (r *File) Commit(data []byte) error {
 	defer r.dir.Close()
 	_, err := r.f.Write(data)
 	if cerr := r.f.Close(); err == nil {
@@ -120,7 +123,7 @@ func (r *ResultFile) Commit(data []byte) error {
 }
 
 // Discard removes what was made: there is no result.
-func (r *ResultFile) Discard() {
+func (r *File) Discard() {
 	if r == nil {
 		return
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/sandboxrun/sandboxrun/container"
 	"github.com/sandboxrun/sandboxrun/container/owner"
+	"github.com/sandboxrun/sandboxrun/container/recording"
 	"github.com/sandboxrun/sandboxrun/container/trust"
 	"github.com/sandboxrun/sandboxrun/spec"
 )
@@ -164,7 +165,7 @@ func (p *program) newSandbox(s *container.Store, r request, id string, o contain
 	// A program starts in its caller's directory, if the view has it and the policy names no other.
 	p.staysInPlace = p.cwdErr == nil && d.policy.Files.Workdir.Path == "" && d.policy.Files.Workspace == nil
 	// A fault of another sandbox must not stop this one.
-	if _, err := s.Sweep(); err != nil && describe(err).code == container.CodeRecord {
+	if _, err := s.Sweep(); err != nil && describe(err).code == recording.Code {
 		p.warn(err.Error())
 	} else if err != nil {
 		logrus.Warn(err)

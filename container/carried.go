@@ -15,26 +15,6 @@ import (
 	"github.com/sandboxrun/sandboxrun/transfer"
 )
 
-// Carried is what an exec brings with it and takes away.
-type Carried struct {
-	Put     []Put
-	Fresh   []string  // directories that are empty for this exec and gone after it: inside, absolute, or relative to Dir, or below "~"
-	Collect []Collect // what is read when all of the exec has ended
-	// Answer gives the program descriptor 3, and $SANDBOXRUN_RESULT with that number: what it writes there is Result.Answer.
-	Answer bool
-	// KillOnOutput ends the exec when one of its streams is larger than limits.output.
-	KillOnOutput bool
-}
-
-// Collect is a file, a directory or a pattern (path.Match in each part) below the working directory.
-type Collect struct {
-	Path string
-	Max  int64  // bytes together; 0: transfer.DefaultMax
-	To   string // a new file or directory of the host, absolute, instead of the result; Path is then no pattern
-}
-
-const answerFD = "3"
-
 // carriedBy is what an exec that runs carries.
 type carriedBy struct {
 	collect []Collect
@@ -74,17 +54,6 @@ func (r *Running) carry(req Request, cmd *forkexec.Command, in lookup.Root) (err
 	r.carried.collect = req.Collect
 	cmd.KeepView = len(req.Collect) > 0
 	return nil
-}
-
-// putsProgram says whether the program is a file that is put there.
-func putsProgram(req Request, name, dir string) (string, bool) {
-	if !slices.Contains([]byte(name), '/') {
-		return "", false
-	}
-	if !path.IsAbs(name) {
-		name = path.Join(dir, name)
-	}
-	return name, slices.ContainsFunc(req.Put, func(p Put) bool { return path.Join(dir, p.Path) == path.Clean(name) })
 }
 
 // overflowed makes that the outcome, where nothing else has ended the program before.

@@ -168,7 +168,13 @@ func (sb *Sandbox) prove(plan *spec.Plan, o Options, checks *check.Checker, comp
 	if err := sb.startRecord(plan, o); err != nil {
 		return err
 	}
-	return sb.seal(plan, o, dir, filter.own)
+	var launch []byte
+	if !o.Once {
+		if launch, err = sb.shortLaunch(filter.own); err != nil {
+			return err
+		}
+	}
+	return sb.seal(plan, launch, dir, filter.own)
 }
 
 // waitClosed waits until nobody has the other end of a pipe open any more.

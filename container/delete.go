@@ -136,3 +136,7 @@ func (s *Store) removeGroups(id string) error {
 	}
 	return nil
 }
+
+// groupsFile names the control groups that were made for a sandbox, one a line, before each was made: so what a creator
+// that died has made can be found.
+const groupsFile = "cgroups"

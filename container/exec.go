@@ -3,22 +3,14 @@ package container
 import (
 	"errors"
 	"fmt"
-	"io"
-	"path"
 	"slices"
-	"strings"
 	"time"
 
-	"github.com/opencontainers/runtime-spec/specs-go"
 	"golang.org/x/sys/unix"
 
 	"github.com/sandboxrun/sandboxrun/container/deny"
-	"github.com/sandboxrun/sandboxrun/container/diagnose"
 	"github.com/sandboxrun/sandboxrun/container/disk"
-	"github.com/sandboxrun/sandboxrun/container/fault"
 	"github.com/sandboxrun/sandboxrun/container/hostfile"
-	"github.com/sandboxrun/sandboxrun/container/lookup"
-	"github.com/sandboxrun/sandboxrun/container/procfs"
 	"github.com/sandboxrun/sandboxrun/container/relayproc"
 	"github.com/sandboxrun/sandboxrun/container/result"
 	"github.com/sandboxrun/sandboxrun/container/sabotage"
@@ -28,38 +20,6 @@ import (
 	"github.com/sandboxrun/sandboxrun/record"
 	"github.com/sandboxrun/sandboxrun/spec"
 )
-
-// Request is one exec. How it is sent to a monitor is in monitor.go.
-type Request struct {
-	Args    []string          `json:"-"`
-	Dir     string            `json:"-"` // inside; empty: the policy's
-	Caller  map[string]string `json:"-"` // the caller's environment, from which the policy takes what it allows
-	Env     map[string]string `json:"-"` // variables of this exec alone
-	Timeout time.Duration     // 0: the policy's
-	Memory  int64             // bytes; 0, or more than the sandbox may use: as the sandbox
-	Pids    int64             // the same for processes and threads
-	Stdin   io.Reader         `json:"-"` // nil: empty
-	Stdout  io.Writer         `json:"-"` // nil: kept for the Result
-	Stderr  io.Writer         `json:"-"`
-	Tty     *stream.Size      `json:"-"` // not nil: the program gets a terminal of its own, of that size, and Stderr stays empty
-	// TtySettings are what its terminal begins with; nil: the kernel's.
-	TtySettings *unix.Termios `json:"-"`
-	// OneOutput says that Stdout and Stderr are one file. Then one pipe leads there, unless OutputDir keeps the two apart.
-	OneOutput bool `json:"-"`
-	// OutputDir is a directory of the host where the whole streams are kept too, up to OutputDirMax each; absolute.
-	OutputDir string `json:"-"`
-	// Cancel ends a start that blocks; may be nil.
-	Cancel *Cancel `json:"-"`
-	Carried
-
-	files    []stream.Files // that the streams are written to besides
-	detached bool           // a monitor looks after it
-	env      []string       // what the program has
-	redactor *record.Redactor
-}
-
-// Cancel ends a start that blocks, by a signal: then the Result says that this has ended the program.
-type Cancel = forkexec.Cancel
 
 // Running is an exec that has been started.
 type Running struct {
@@ -127,16 +87,6 @@ func (sb *Sandbox) startKeeping(req Request) (*Running, error) {
 	}
 	out.Close()
 	return r, nil
-}
-
-const raceTries = 20
-
-// lostRace says whether a mount of an exec has failed since its target went away. Those in a grant are covers of denied
-// paths (package deny), and a program that makes and removes such a path all the time must not keep others from starting.
-func lostRace(err error) bool {
-	var step *forkexec.StepError
-	return errors.As(err, &step) && step.Step == forkexec.StepMount &&
-		(step.Err == unix.ENOENT || step.Err == unix.ENOTDIR || step.Err == unix.ELOOP)
 }
 
 func (sb *Sandbox) begin(req Request) (_ *Running, err error) {
@@ -263,126 +213,6 @@ func (r *Running) launchAsking(cmd *forkexec.Command) (*forkexec.Process, error)
 	return p, err
 }
 
-// command decides the whole exec.
-func (sb *Sandbox) command(req Request, in lookup.Root) (forkexec.Command, error) {
-	e := &sb.state.Launch
-	if len(req.Args) == 0 {
-		return forkexec.Command{}, fail(lookup.CodeNotFound, "", "there is no command")
-	}
-	dir := e.Dir
-	if req.Dir != "" {
-		dir = path.Join(e.Dir, req.Dir)
-		if path.IsAbs(req.Dir) {
-			dir = path.Clean(req.Dir)
-		}
-	}
-	program, put := putsProgram(req, req.Args[0], dir)
-	if !put {
-		var err error
-		if program, err = in.Find(req.Args[0], dir, variable(req.env, "PATH")); err != nil {
-			return forkexec.Command{}, err
-		}
-	}
-	filter, err := sb.loadFilter()
-	if err != nil {
-		return forkexec.Command{}, err
-	}
-	cmd := sb.place(filter)
-	cmd.Path, cmd.Args, cmd.Env, cmd.Dir = program, req.Args, req.env, dir
-	return cmd, nil
-}
-
-// place is where every program of the sandbox runs.
-func (sb *Sandbox) place(filter []unix.SockFilter) forkexec.Command {
-	e := &sb.state.Launch
-	return forkexec.Command{
-		Target: sb.init, Namespaces: e.Namespaces, DropGroups: e.DropGroups, Mounts: slices.Clip(e.Mounts),
-		UID: e.UID, GID: e.GID, ShownUID: e.ShownUID, ShownGID: e.ShownGID, Dir: e.Dir, Umask: e.Umask, Filter: filter,
-	}
-}
-
-func variable(env []string, name string) string {
-	for _, kv := range env {
-		if v, ok := strings.CutPrefix(kv, name+"="); ok {
-			return v
-		}
-	}
-	return ""
-}
-
-// joined are the namespaces that the sandbox has of its own. One that it shares with the host cannot be entered, nor
-// needs to be; that of control groups each exec makes for itself.
-func joined(s *specs.Spec) int {
-	flags := map[specs.LinuxNamespaceType]int{
-		specs.MountNamespace: unix.CLONE_NEWNS, specs.PIDNamespace: unix.CLONE_NEWPID,
-		specs.NetworkNamespace: unix.CLONE_NEWNET, specs.IPCNamespace: unix.CLONE_NEWIPC,
-		specs.UTSNamespace: unix.CLONE_NEWUTS,
-	}
-	all := 0
-	for _, ns := range s.Linux.Namespaces {
-		all |= flags[ns.Type]
-	}
-	return all
-}
-
-func (sb *Sandbox) loadFilter() ([]unix.SockFilter, error) { return sb.decodeFilter(sb.filter) }
-
-func (sb *Sandbox) decodeFilter(data []byte) ([]unix.SockFilter, error) {
-	f, err := forkexec.DecodeFilter(data)
-	if err != nil {
-		return nil, fail("sandbox_lost", "", "read the seccomp filter of sandbox %q: %w", sb.state.ID, err)
-	}
-	return f, nil
-}
-
-// explain tells whose fault a failed start was.
-func (sb *Sandbox) explain(err error, req Request) error {
-	var step *forkexec.StepError
-	switch {
-	case !errors.As(err, &step) && (errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT)):
-		return fail("state_unusable", fault.DiskHint, "start program in sandbox %q: %w", sb.state.ID, err)
-	case !errors.As(err, &step):
-	case step.Step == forkexec.StepExecve && errors.Is(step.Err, unix.ENOENT):
-		return fail(lookup.CodeNotFound, "", "%q: %w", req.Args[0], step.Err)
-	case step.Step == forkexec.StepExecve && errors.Is(step.Err, unix.E2BIG):
-		return fail("arguments_too_long", "pass them in a file", "%q: %w", req.Args[0], step.Err)
-	case step.Step == forkexec.StepExecve && errors.Is(step.Err, unix.ENOEXEC):
-		return fail(lookup.CodeNotExecutable, "a script needs a first line that names its interpreter, such as #!/bin/sh; a program must be made for this machine",
-			"%q: %w", req.Args[0], step.Err)
-	case step.Step == forkexec.StepExecve:
-		return fail(lookup.CodeNotExecutable, "", "%q: %w", req.Args[0], step.Err)
-	case step.Step == forkexec.StepUserns && errors.Is(step.Err, unix.EAGAIN) && sb.state.Launch.Limits.Pids > 0:
-		return fail(diagnose.CodeLimitReached, "end other programs in the sandbox: sandboxrun ps "+sb.state.ID,
-			"start program in sandbox %q: its limit of processes is reached: %w", sb.state.ID, step.Err)
-	case step.Step == forkexec.StepRlimit && step.Detail == forkexec.CoreLimit:
-		return fail("limit_unenforceable", spec.CoreHint, "start program in sandbox %q: if it crashed, the host's core handler would run: %w",
-			sb.state.ID, err)
-	case step.Step == forkexec.StepTerminal:
-		return fail("no_terminal", "", "open a terminal in sandbox %q: %w", sb.state.ID, step.Err)
-	case step.Step == forkexec.StepPut:
-		return putFailed(step)
-	case step.Step == forkexec.StepDir:
-		return fail(lookup.CodeCwd, "it must be a directory that the policy shows", "working directory %s: %w", step.Detail, step.Err)
-	}
-	if procfs.PidfdWait(sb.init, 50) { // it may be about to end: then parts of it are gone already
-		return sb.lost()
-	}
-	if hint := diagnose.Scarce(err); hint != "" {
-		what := "start program"
-		if diagnose.RefusedProcess(err) {
-			what = "start the processes of a program"
-		}
-		return fail(diagnose.CodeLimitReached, hint, "%s in sandbox %q: %w", what, sb.state.ID, err)
-	}
-	if step != nil && step.Step == forkexec.StepUserns { // probed now, the sandbox that is there would count too
-		return diagnose.NoNextBest(diagnose.Step(forkexec.ProbeNested, step.Err, diagnose.Surroundings()).Err, sb.state.BestEffort)
-	}
-	if d := diagnose.Machine(); d != nil {
-		return diagnose.NoNextBest(d, sb.state.BestEffort)
-	}
-	return fail("sandbox_unavailable", "", "start program in sandbox %q: %w", sb.state.ID, err)
-}
-
 // Signal passes a signal on. Those that a terminal sends go to the whole foreground, as they would from one.
 func (r *Running) Signal(sig unix.Signal) error {
 	if sig == unix.SIGINT || sig == unix.SIGQUIT {
@@ -442,6 +272,3 @@ func (r *Running) conclude(st forkexec.Status, took time.Duration, full bool) *r
 }
 
 const relayEnded = "the sandbox's relay has ended: no forwarded port and no host can be reached"
-
-// explains says whether programs are told of hosts that the relay refuses.
-func (sb *Sandbox) explains() bool { return sb.state.Relay != nil && sb.state.Relay.Policy.Explain }

@@ -11,15 +11,6 @@ import (
 // CodeReplaced is the code of an exec that would work in a directory which its caller does not see any more.
 const CodeReplaced = "grant_replaced"
 
-// Granted is a writable directory of the host that a sandbox shows. A bind shows the directory that stood at the path when the
-// sandbox was made: what stands there later is another one, and what a program wrote would be lost, or go to where the old one
-// was moved.
-type Granted struct {
-	Host string `json:"host"`
-	Dev  uint64 `json:"dev"`
-	Ino  uint64 `json:"ino"`
-}
-
 // rememberGrants notes which directories a view shows for writing.
 func (sb *Sandbox) rememberGrants(v *rootfs.View) error {
 	in, err := sb.inside()
@@ -37,11 +28,6 @@ func (sb *Sandbox) rememberGrants(v *rootfs.View) error {
 		}
 	}
 	return nil
-}
-
-func (g Granted) there() bool {
-	var st unix.Stat_t
-	return unix.Lstat(g.Host, &st) == nil && st.Dev == g.Dev && st.Ino == g.Ino
 }
 
 // checkGranted refuses an exec whose writable directories are not those of the host any more.

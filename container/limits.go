@@ -21,16 +21,6 @@ import (
 	"github.com/sandboxrun/sandboxrun/spec"
 )
 
-// Held is what holds a sandbox's limits, for its execs.
-type Held struct {
-	Groups []forkexec.Group `json:"groups,omitempty"`
-	Ours   int64            `json:"ours,omitempty"`  // processes of ours that are in them while no exec runs
-	CPUs   []int            `json:"cpus,omitempty"`  // the only processors that its programs can use
-	Tmpfs  []string         `json:"tmpfs,omitempty"` // file systems that count as memory where that is watched
-	Write  []string         `json:"write,omitempty"` // what the program can write of the host, where that is limited
-	Disk   disk.Use         `json:"disk,omitzero"`   // and what was there when the sandbox was made
-}
-
 // hold prepares all that holds the sandbox's limits, before the first program, and says what has been read back.
 func (sb *Sandbox) hold(plan *spec.Plan) error {
 	l, held := &plan.Exec.Limits, &sb.state.Launch.Held
@@ -111,10 +101,6 @@ func execGroups(plan *spec.Plan, dirs map[string]string) []forkexec.Group {
 	}
 	return groups
 }
-
-// groupsFile names the control groups that were made for a sandbox, one a line, before each was made: so what a creator
-// that died has made can be found.
-const groupsFile = "cgroups"
 
 func (sb *Sandbox) noteGroup(path string) error {
 	f, err := sb.store.root.OpenFile(filepath.Join(sb.state.ID, groupsFile), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
@@ -199,10 +185,6 @@ func (sb *Sandbox) effective(req Request) effective {
 		l.watchPids = !l.nproc
 	}
 	return l
-}
-
-func (h *Held) has(controller int) bool {
-	return slices.ContainsFunc(h.Groups, func(g forkexec.Group) bool { return g.Controllers&controller != 0 })
 }
 
 // watchDisk begins to look at what the sandbox may write, and at what its programs hold of that.

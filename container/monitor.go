@@ -13,7 +13,6 @@ import (
 	"github.com/sandboxrun/sandboxrun/container/procfs"
 	"github.com/sandboxrun/sandboxrun/container/result"
 	"github.com/sandboxrun/sandboxrun/container/selfexec"
-	"github.com/sandboxrun/sandboxrun/container/stream"
 	"github.com/sandboxrun/sandboxrun/forkexec"
 )
 
@@ -210,29 +209,4 @@ func (m *monitored) finish(keep bool) {
 		_ = m.dir.Save(res) // a lost result shows as a lost exec
 	}
 	m.dir.Close()
-}
-
-// Detached finds a detached exec of a sandbox, which may have ended; an empty name is the latest.
-func (s *Store) Detached(id, name string) (*detached.Exec, error) {
-	if err := CheckID(id); err != nil {
-		return nil, err
-	}
-	if _, err := s.root.Lstat(id); err != nil {
-		return nil, s.noState(id)
-	}
-	return s.detached(id).Find(name)
-}
-
-// detached are the detached execs of a sandbox.
-func (s *Store) detached(id string) detached.Execs {
-	return detached.Execs{
-		Root: s.root, ID: id, Alive: func() bool { return s.alive(id) },
-		Output: func() int64 {
-			st, err := s.load(id)
-			if err != nil {
-				return stream.DefaultOutput
-			}
-			return keptOutput(st.Launch.Limits)
-		},
-	}
 }

@@ -64,3 +64,12 @@ func redacted(err error, r *record.Redactor) error {
 	clean.Hint, clean.Err = hint, &redactedError{text, err}
 	return &clean
 }
+
+func variable(env []string, name string) string {
+	for _, kv := range env {
+		if v, ok := strings.CutPrefix(kv, name+"="); ok {
+			return v
+		}
+	}
+	return ""
+}

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/sandboxrun/sandboxrun/container/flock"
+	"github.com/sandboxrun/sandboxrun/container/recording"
 	"github.com/sandboxrun/sandboxrun/container/relayproc"
 )
 
@@ -124,7 +125,7 @@ func removedBefore(id string, key ed25519.PrivateKey) error {
 	if key == nil {
 		return nil
 	}
-	return fail(CodeRecord, "", "sign record: another command has removed sandbox %q", id)
+	return fail(recording.Code, "", "sign record: another command has removed sandbox %q", id)
 }
 
 // awaitEnd waits a moment for a process 1 that has ended to let go of its lock, which takes the kernel as long as to dissolve the
@@ -186,7 +187,7 @@ func (s *Store) sweep(id string) (removed bool, err error) {
 	}
 	err = s.remove(id, c, nil, "", nil)
 	e, ok := errors.AsType[*Error](err)
-	return err == nil || ok && e.Code == CodeRecord, err // where only its record could not be ended it is removed
+	return err == nil || ok && e.Code == recording.Code, err // where only its record could not be ended it is removed
 }
 
 // remove deletes a claimed sandbox's directory and cgroups, and gives the claim up. Its processes are gone. st is its state, nil

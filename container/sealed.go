@@ -38,7 +38,7 @@ func (s *Store) changed(id, format string, args ...any) *Error {
 const initFile = "init"
 
 // seal gives process 1 what commands are to believe, and writes the copies.
-func (sb *Sandbox) seal(plan *spec.Plan, o Options, dir *os.Root, filter []unix.SockFilter) error {
+func (sb *Sandbox) seal(plan *spec.Plan, launch []byte, dir *os.Root, filter []unix.SockFilter) error {
 	data, err := json.Marshal(sb.state)
 	if err != nil {
 		return fmt.Errorf("save state: %w", err)
@@ -50,12 +50,6 @@ func (sb *Sandbox) seal(plan *spec.Plan, o Options, dir *os.Root, filter []unix.
 	where = binary.NativeEndian.AppendUint64(where, sb.state.StartTime)
 	if err := writeNew(dir, initFile, string(where), 0o400); err != nil {
 		return err
-	}
-	var launch []byte
-	if !o.Once {
-		if launch, err = sb.shortLaunch(filter); err != nil {
-			return err
-		}
 	}
 	sealed := forkexec.Sealed{
 		ID: sb.state.ID, Launch: launch, Filter: forkexec.EncodeFilter(filter), Asking: sb.asking, State: data,

@@ -265,10 +265,3 @@ func (e *Ended) File(name string) *hostfile.File {
 
 // Failed is why a stream of the program's could not be written: 0 is standard output.
 func (e *Ended) Failed(stream int) error { return e.Output[stream].Failed }
-
-func keptOutput(l spec.Limits) int64 {
-	if l.Output > 0 {
-		return l.Output
-	}
-	return stream.DefaultOutput
-}

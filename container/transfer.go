@@ -3,15 +3,12 @@ package container
 import (
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -23,85 +20,6 @@ import (
 	"github.com/sandboxrun/sandboxrun/forkexec"
 	"github.com/sandboxrun/sandboxrun/transfer"
 )
-
-// Put is a file that is written for a program, with the program's rights, before it starts.
-type Put struct {
-	Path string // relative to the working directory; directories on the way are made
-	Data []byte
-	Mode fs.FileMode // of a file that was not there, less the policy's umask; 0: 0666. A directory has fs.ModeDir
-}
-
-const (
-	codePut   = "put_failed"
-	codeFresh = "fresh_unusable"
-	putTime   = 30 * time.Second // what a visit may take: a file system may not answer
-)
-
-// plainPuts checks the paths and adds the directories on the way.
-func plainPuts(files []Put) ([]forkexec.Put, error) {
-	var list []forkexec.Put
-	made := map[string]bool{".": true}
-	directory := func(name string) {
-		for i := 0; i <= len(name); i++ {
-			if i < len(name) && name[i] != '/' || made[name[:i]] {
-				continue
-			}
-			made[name[:i]] = true
-			list = append(list, forkexec.Put{Parent: path.Dir(name[:i]), Name: path.Base(name[:i])})
-		}
-	}
-	for _, f := range files {
-		name, err := transfer.Clean(f.Path)
-		switch {
-		case err != nil:
-			return nil, transferError("put", err)
-		case f.Mode.IsDir():
-			directory(name)
-			continue
-		case name == "." || strings.HasSuffix(f.Path, "/"):
-			return nil, fail(transfer.CodePath, "name the file that is to be written", "put %q: it is a directory", f.Path)
-		}
-		directory(path.Dir(name))
-		mode := uint32(f.Mode.Perm())
-		if mode == 0 {
-			mode = 0o666
-		}
-		list = append(list, forkexec.Put{Name: name, Data: f.Data, Mode: mode})
-	}
-	return list, nil
-}
-
-// transferError is an error of package transfer as ours.
-func transferError(doing string, err error) error {
-	te, ok := errors.AsType[*transfer.Error](err)
-	if !ok {
-		return err
-	}
-	hint := ""
-	switch te.Code {
-	case transfer.CodePath:
-		hint = "name it relative to the working directory inside"
-	case transfer.CodeTooLarge:
-		hint = "allow more: --max"
-	}
-	return fail(te.Code, hint, "%s %w", doing, err)
-}
-
-// putFailed tells of a file that could not be written.
-func putFailed(step *forkexec.StepError) error {
-	code, why, hint := codePut, step.Err.Error(), ""
-	switch step.Err {
-	case unix.EXDEV:
-		code, why, hint = transfer.CodePath, "a link on the way leaves the working directory", "remove the link"
-	case unix.ENXIO, unix.EINVAL:
-		why = "it is no ordinary file"
-	case unix.EROFS, unix.EACCES, unix.EPERM:
-		hint = "files are written with the program's rights: the policy must let it write there"
-	case unix.EFBIG:
-		hint = "limits.file of the policy says how large a file may be"
-	}
-	return fail(code, hint, "put %s: %s", step.Detail, why)
-}
 
 // dirOf is a working directory inside.
 func (sb *Sandbox) dirOf(dir string) string {
@@ -200,32 +118,6 @@ func (sb *Sandbox) files(view *forkexec.View, dir string) (*Files, error) {
 		return nil, fail(lookup.CodeCwd, "it must be a directory that the policy shows", "working directory %q: %w", dir, err)
 	}
 	return f, nil
-}
-
-// programOpener opens files with the rights of a sandbox's programs. A thread for it costs a third of a millisecond, so it is kept.
-type programOpener struct {
-	mu     sync.Mutex
-	opener *transfer.Opener
-}
-
-func (p *programOpener) get(uid, gid int) (*transfer.Opener, error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.opener != nil {
-		return p.opener, nil
-	}
-	var err error
-	p.opener, err = transfer.NewOpener(uid, gid)
-	return p.opener, err
-}
-
-func (p *programOpener) close() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.opener != nil {
-		p.opener.Close()
-		p.opener = nil
-	}
 }
 
 // hostIDs are the program's ids on the host: 0 in the sandbox's user namespace is the caller, and other numbers are themselves.

@@ -1,13 +1,15 @@
 // Package recording knows where the record of a sandbox is, for all who write to it: execs, the relay and delete. What a record is, is
-// package record's. It imports of ours record.
+// package record's. It imports of ours container/fault and record.
 package recording
 
 import (
+	"errors"
 	"fmt"
 	"os"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/sandboxrun/sandboxrun/container/fault"
 	"github.com/sandboxrun/sandboxrun/record"
 )
 
@@ -26,4 +28,19 @@ func (r *Place) Open() (*record.Writer, error) {
 	}
 	defer dir.Close()
 	return record.Open(dir, record.FileName, r.Session)
+}
+
+// Code is the code of a record that cannot be made or written.
+const Code = "record_unusable"
+
+// Error is why a record cannot be made or written.
+func Error(err error) error {
+	hint := ""
+	switch {
+	case errors.Is(err, unix.ENOSPC), errors.Is(err, unix.EDQUOT):
+		hint = "make room on the disk that the record is on; nothing runs that cannot be recorded"
+	case errors.Is(err, unix.EEXIST):
+		hint = "there is a record already: choose another directory for each sandbox"
+	}
+	return fault.New(Code, hint, "%w", err)
 }

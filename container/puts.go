@@ -1,0 +1,95 @@
+package container
+
+import (
+	"errors"
+	"io/fs"
+	"path"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/sandboxrun/sandboxrun/forkexec"
+	"github.com/sandboxrun/sandboxrun/transfer"
+)
+
+// This file has the files that an exec, or put, writes into a sandbox.
+
+// Put is a file that is written for a program, with the program's rights, before it starts.
+type Put struct {
+	Path string // relative to the working directory; directories on the way are made
+	Data []byte
+	Mode fs.FileMode // of a file that was not there, less the policy's umask; 0: 0666. A directory has fs.ModeDir
+}
+
+const (
+	codePut   = "put_failed"
+	codeFresh = "fresh_unusable"
+	putTime   = 30 * time.Second // what a visit may take: a file system may not answer
+)
+
+// plainPuts checks the paths and adds the directories on the way.
+func plainPuts(files []Put) ([]forkexec.Put, error) {
+	var list []forkexec.Put
+	made := map[string]bool{".": true}
+	directory := func(name string) {
+		for i := 0; i <= len(name); i++ {
+			if i < len(name) && name[i] != '/' || made[name[:i]] {
+				continue
+			}
+			made[name[:i]] = true
+			list = append(list, forkexec.Put{Parent: path.Dir(name[:i]), Name: path.Base(name[:i])})
+		}
+	}
+	for _, f := range files {
+		name, err := transfer.Clean(f.Path)
+		switch {
+		case err != nil:
+			return nil, transferError("put", err)
+		case f.Mode.IsDir():
+			directory(name)
+			continue
+		case name == "." || strings.HasSuffix(f.Path, "/"):
+			return nil, fail(transfer.CodePath, "name the file that is to be written", "put %q: it is a directory", f.Path)
+		}
+		directory(path.Dir(name))
+		mode := uint32(f.Mode.Perm())
+		if mode == 0 {
+			mode = 0o666
+		}
+		list = append(list, forkexec.Put{Name: name, Data: f.Data, Mode: mode})
+	}
+	return list, nil
+}
+
+// transferError is an error of package transfer as ours.
+func transferError(doing string, err error) error {
+	te, ok := errors.AsType[*transfer.Error](err)
+	if !ok {
+		return err
+	}
+	hint := ""
+	switch te.Code {
+	case transfer.CodePath:
+		hint = "name it relative to the working directory inside"
+	case transfer.CodeTooLarge:
+		hint = "allow more: --max"
+	}
+	return fail(te.Code, hint, "%s %w", doing, err)
+}
+
+// putFailed tells of a file that could not be written.
+func putFailed(step *forkexec.StepError) error {
+	code, why, hint := codePut, step.Err.Error(), ""
+	switch step.Err {
+	case unix.EXDEV:
+		code, why, hint = transfer.CodePath, "a link on the way leaves the working directory", "remove the link"
+	case unix.ENXIO, unix.EINVAL:
+		why = "it is no ordinary file"
+	case unix.EROFS, unix.EACCES, unix.EPERM:
+		hint = "files are written with the program's rights: the policy must let it write there"
+	case unix.EFBIG:
+		hint = "limits.file of the policy says how large a file may be"
+	}
+	return fail(code, hint, "put %s: %s", step.Detail, why)
+}

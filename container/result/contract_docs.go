@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// ResultSchema is the JSON Schema (2020-12) of a result. Later versions may add keys, and take none away.
+// Schema is the JSON Schema (2020-12) of a result. Later versions may add keys, and take none away.
 func Schema() []byte {
 	root := resultObject(resultKeys())
 	root["$schema"] = "https://json-schema.org/draft/2020-12/schema"
@@ -18,7 +18,7 @@ func Schema() []byte {
 	enc.SetEscapeHTML(false)
 	enc.SetIndent("", "  ")
 	if err := enc.Encode(root); err != nil {
-		panic("container: marshal schema: " + err.Error())
+		panic("result: marshal schema: " + err.Error())
 	}
 	return b.Bytes()
 }
@@ -70,7 +70,7 @@ func (k *resultKey) text() string {
 	return fmt.Sprintf("%s In %s.", k.meaning, k.unit)
 }
 
-// ResultReference is the Markdown of docs/result.md.
+// Reference is the Markdown of docs/result.md.
 func Reference() []byte {
 	var b strings.Builder
 	b.WriteString(resultIntro)

@@ -109,7 +109,7 @@ type Usage struct {
 	Processes    int   `json:"processes"`     // processes and threads started
 }
 
-// ResultError is why a program was not started, or its sandbox lost.
+// Error is why a program was not started, or its sandbox lost.
 type Error struct {
 	Code    string `json:"code"`
 	Message string `json:"message"`
@@ -117,8 +117,9 @@ type Error struct {
 }
 
 const (
-	exitTimeout  = 124
-	ExitLauncher = 125 // the launcher has failed, not the program
+	exitTimeout = 124
+	// ExitLauncher says that the launcher has failed, and not the program.
+	ExitLauncher = 125
 	exitSignal   = 128
 )
 
@@ -143,7 +144,7 @@ func endings() []ending {
 	}
 }
 
-// judge fills in how it ended. full is whether its writable grants hold more than allowed.
+// Judge fills in how it ended. full is whether its writable grants hold more than allowed.
 func (r *Result) Judge(st forkexec.Status, l spec.Limits, full bool) {
 	r.Usage.CPUMS = Milliseconds(st.CPU)
 	r.Usage.WrittenBytes, r.Usage.Processes = st.Written, st.Tasks
@@ -204,7 +205,7 @@ func fileExceeded(st forkexec.Status, l spec.Limits) bool {
 	return l.File > 0 && (st.Wait.Signal() == unix.SIGXFSZ || st.Wait.ExitStatus() == exitSignal+int(unix.SIGXFSZ))
 }
 
-// ended fills in how the program ended by itself.
+// Ended fills in how the program ended by itself.
 func (r *Result) Ended(st forkexec.Status) {
 	switch {
 	case st.Lost:
@@ -237,7 +238,7 @@ type Kept interface {
 	Total() int64
 }
 
-// keep takes over what was kept of the streams. Output is never required to be text.
+// Keep takes over what was kept of the streams. Output is never required to be text.
 func (r *Result) Keep(stdout, stderr Kept) {
 	out, outCut := stdout.Content()
 	errs, errCut := stderr.Content()
@@ -257,7 +258,7 @@ func (r *Result) Encode() ([]byte, error) {
 	return buf.Bytes(), err
 }
 
-// errorOf is what a result says of an error.
+// ErrorOf is what a result says of an error.
 func ErrorOf(err error) *Error {
 	if e, ok := err.(*fault.Error); ok { //nolint:errorlint // only one that says all by itself
 		return &Error{Code: e.Code, Message: e.Error(), Hint: e.Hint}
@@ -265,10 +266,10 @@ func ErrorOf(err error) *Error {
 	return &Error{Code: "failed", Message: err.Error()}
 }
 
-// encodingText is what Result.Encoding is.
+// Encoding is what Result.Encoding is.
 const Encoding = "utf-8"
 
-// asText is output as text that can be read, and where it is not UTF-8 all of its bytes as well (docs/decisions/0013).
+// AsText is output as text that can be read, and where it is not UTF-8 all of its bytes as well (docs/decisions/0013).
 func AsText(b []byte) (string, string) {
 	if utf8.Valid(b) {
 		return string(b), ""

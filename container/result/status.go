@@ -35,7 +35,7 @@ func FindingOf(code string) string {
 	return FindingFailed
 }
 
-// NotStartedResult is the result of a program that was not started because of err, of which said is told.
+// FromError is the result of a program that was not started because of err, of which said is told.
 func FromError(err error, said *Error) *Result {
 	res := &Result{Outcome: NotStarted, ExitCode: ExitStatus(said.Code), Encoding: Encoding, Error: said}
 	res.SetFinding(FindingOf(said.Code))

@@ -83,6 +83,27 @@ func (h host) hops(p string) []string {
 	return list
 }
 
+// patterns match names of files, and lines of them.
+type patterns struct {
+	versioned, anyPython, inBin, sharedLibs, numbered *regexp.Regexp
+	metadata, separator, finderPth, mapped            *regexp.Regexp
+}
+
+func newPatterns() patterns {
+	re := regexp.MustCompile
+	return patterns{
+		versioned:  re(`^(python|pypy)\d+(\.\d+)?t?$`),
+		anyPython:  re(`^(python|pypy)[0-9.]*t?$`),
+		inBin:      re(`^(python|pypy|pip|pydoc|idle)\d*(\.\d+)?t?(-config)?$`),
+		sharedLibs: re(`^libpython.*\.(so|dylib)`),
+		numbered:   re(`\d+\.\d+|\d+-\w`),
+		metadata:   re(`^([A-Za-z0-9._]+?)(-[^-]+)*\.(dist-info|egg-info|egg-link)$`),
+		separator:  re(`[-_.]+`),
+		finderPth:  re(`^import (__editable__\w+)`),
+		mapped:     re(`'[^'\\]*': '(/[^'\\]*)'`),
+	}
+}
+
 func within(p, dir string) bool {
 	return p == dir || strings.HasPrefix(p, strings.TrimSuffix(dir, "/")+"/")
 }
@@ -92,8 +113,6 @@ func system(prefix string) bool {
 	return slices.Contains([]string{"/", "/usr", "/usr/local"}, prefix)
 }
 
-var numbered = regexp.MustCompile(`\d+\.\d+|\d+-\w`) //nolint:gochecknoglobals // a table
-
 // dedicated reports whether a prefix has one installation and nothing else, so that it can be shown as a whole: it says so,
 // or its name has a version, as pyenv, uv, nvm, fnm, volta, sdkman and Debian's Java name theirs. Other prefixes, such as
 // ~/.local, have other things too.
@@ -102,9 +121,9 @@ func (f *finder) dedicated(prefix string) bool {
 	if system(prefix) || path.IsAbs(home) && (within(path.Clean(home), prefix) || within(f.real(home), f.real(prefix))) {
 		return false
 	}
-	named := func(p string) bool { return numbered.MatchString(path.Base(p)) }
+	named := func(p string) bool { return f.re.numbered.MatchString(path.Base(p)) }
 	return f.isFile(path.Join(prefix, "pyvenv.cfg")) || f.isDir(path.Join(prefix, "conda-meta")) || named(prefix) || named(f.real(prefix)) ||
-		path.Base(prefix) == "installation" && numbered.MatchString(path.Base(path.Dir(prefix))+"-x")
+		path.Base(prefix) == "installation" && f.re.numbered.MatchString(path.Base(path.Dir(prefix))+"-x")
 }
 
 // showPrefix shows a dedicated prefix without the environments below it.

@@ -58,6 +58,7 @@ type Found struct {
 type finder struct {
 	Request
 	host
+	re       patterns
 	out      Found
 	sites    map[string]bool // real paths of the named interpreters' own site directories
 	prefixes []string        // where interpreters are shown from
@@ -69,32 +70,16 @@ type finder struct {
 func Find(r Request) (*Found, error) {
 	if len(r.Interpreters) == 0 {
 		if len(r.Packages) > 0 {
-			return nil, &Error{CodeInvalid, fmt.Sprintf("%s %q: no interpreter is named that could have it", r.Packages[0].From, r.Packages[0].Name),
-				`name one: files.interpreters = ["python3"]`}
+			return nil, &Error{
+				CodeInvalid, fmt.Sprintf("%s %q: no interpreter is named that could have it", r.Packages[0].From, r.Packages[0].Name),
+				`name one: files.interpreters = ["python3"]`,
+			}
 		}
 		return &Found{}, nil
 	}
-	f := &finder{Request: r, host: host{tree: r.Tree, made: rootfs.Held(r.Tree, r.Files)}, sites: map[string]bool{}}
-	// What is trusted comes first: an environment that a program may have written needs its base named.
-	var later []program
-	for _, it := range r.Interpreters {
-		programs, err := f.programs(it)
-		if err != nil {
-			return nil, err
-		}
-		for _, p := range programs {
-			f.out.Path = append(f.out.Path, path.Dir(p.path))
-			if f.held(p.path) {
-				later = append(later, p)
-			} else if err := f.add(p); err != nil {
-				return nil, err
-			}
-		}
-	}
-	for _, p := range later {
-		if err := f.addHeld(p); err != nil {
-			return nil, err
-		}
+	f := &finder{Request: r, host: host{tree: r.Tree, made: rootfs.Held(r.Tree, r.Files)}, re: newPatterns(), sites: map[string]bool{}}
+	if err := f.addAll(); err != nil {
+		return nil, err
 	}
 	for _, it := range r.Packages {
 		if err := f.addPackage(it); err != nil {
@@ -105,6 +90,31 @@ func Find(r Request) (*Found, error) {
 	f.out.Path = unique(f.out.Path)
 	f.out.PythonPath = unique(f.out.PythonPath)
 	return &f.out, nil
+}
+
+// addAll adds the interpreters. What is trusted comes first: an environment that a program may have written needs its base named.
+func (f *finder) addAll() error {
+	var held []program
+	for _, it := range f.Interpreters {
+		programs, err := f.programs(it)
+		if err != nil {
+			return err
+		}
+		for _, p := range programs {
+			f.out.Path = append(f.out.Path, path.Dir(p.path))
+			if f.held(p.path) {
+				held = append(held, p)
+			} else if err := f.add(p); err != nil {
+				return err
+			}
+		}
+	}
+	for _, p := range held {
+		if err := f.addHeld(p); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // unique keeps the first of equal texts.
@@ -157,18 +167,24 @@ func (f *finder) programs(it Item) ([]program, error) {
 		}
 		return []program{{it, at, lang}}, nil
 	}
+	return f.installedIn(it, at)
+}
+
+// installedIn finds the programs in the directory of an installation or environment: one of each language.
+func (f *finder) installedIn(it Item, dir string) ([]program, error) {
 	var list []program
 	for _, kind := range [][]string{{"python3", "python", "python2"}, {"node"}, {"java"}} {
 		for _, name := range kind {
-			p := path.Join(at, "bin", name)
-			if info, err := f.stat(p); err == nil && info.Mode.IsRegular() {
+			if p := path.Join(dir, "bin", name); f.isFile(p) {
 				list = append(list, program{it, p, f.languageOf(p)})
 				break
 			}
 		}
 	}
 	if len(list) == 0 {
-		return nil, &Error{CodeInvalid, fmt.Sprintf("%s %q has no bin/python3, bin/python, bin/node or bin/java", it.From, at), "name the interpreter's program itself"}
+		return nil, &Error{
+			CodeInvalid, fmt.Sprintf("%s %q has no bin/python3, bin/python, bin/node or bin/java", it.From, dir), "name the interpreter's program itself",
+		}
 	}
 	return list, nil
 }
@@ -223,7 +239,7 @@ func (f *finder) shim(p string) string {
 			return at
 		}
 	}
-	for _, dir := range strings.Split(f.Env["PATH"], ":") { // version "system": the next in PATH
+	for dir := range strings.SplitSeq(f.Env["PATH"], ":") { // version "system": the next in PATH
 		at := path.Join(dir, path.Base(p))
 		if info, err := f.stat(at); path.IsAbs(dir) && path.Base(dir) != "shims" && err == nil && info.Mode.IsRegular() {
 			return at

@@ -3,20 +3,14 @@ package interp
 import (
 	"fmt"
 	"path"
-	"regexp"
 	"slices"
 	"strings"
 )
 
-var (
-	metadata  = regexp.MustCompile(`^([A-Za-z0-9._]+?)(-[^-]+)*\.(dist-info|egg-info|egg-link)$`) //nolint:gochecknoglobals // a table
-	separator = regexp.MustCompile(`[-_.]+`)                                                      //nolint:gochecknoglobals // a table
-	finderPth = regexp.MustCompile(`^import (__editable__\w+)`)                                   //nolint:gochecknoglobals // a table
-	mapped    = regexp.MustCompile(`'[^'\\]*': '(/[^'\\]*)'`)                                     //nolint:gochecknoglobals // a table
-)
-
 // normal is a distribution's name as pip compares it.
-func normal(name string) string { return strings.ToLower(separator.ReplaceAllString(name, "-")) }
+func (f *finder) normal(name string) string {
+	return strings.ToLower(f.re.separator.ReplaceAllString(name, "-"))
+}
 
 // addPackage shows a distribution: what .pth files add for an editable one, or where it is on the caller's PYTHONPATH. One that is
 // installed as usual is shown already.
@@ -49,8 +43,8 @@ func (f *finder) addPackage(it Item) error {
 // metadataOf lists what a site directory has about a distribution.
 func (f *finder) metadataOf(site, name string) []string {
 	var list []string
-	for _, p := range f.matching(site, metadata) {
-		if normal(metadata.FindStringSubmatch(path.Base(p))[1]) == normal(name) {
+	for _, p := range f.matching(site, f.re.metadata) {
+		if f.normal(f.re.metadata.FindStringSubmatch(path.Base(p))[1]) == f.normal(name) {
 			list = append(list, p)
 		}
 	}
@@ -89,9 +83,9 @@ func (f *finder) added(site, file string) []string {
 	var list []string
 	for line := range strings.Lines(string(f.read(file))) {
 		line = strings.TrimSpace(line)
-		switch m := finderPth.FindStringSubmatch(line); {
+		switch m := f.re.finderPth.FindStringSubmatch(line); {
 		case m != nil:
-			for _, to := range mapped.FindAllStringSubmatch(string(f.read(path.Join(site, m[1]+".py"))), -1) {
+			for _, to := range f.re.mapped.FindAllStringSubmatch(string(f.read(path.Join(site, m[1]+".py"))), -1) {
 				list = append(list, f.moduleAt(to[1]))
 			}
 		case path.IsAbs(line):
@@ -112,7 +106,7 @@ func (f *finder) moduleAt(p string) string {
 // addFrom shows a distribution that lies in a directory of PYTHONPATH: its metadata and its modules.
 func (f *finder) addFrom(it Item, dir string) bool {
 	list := f.metadataOf(dir, it.Name)
-	modules := []string{it.Name, strings.ReplaceAll(normal(it.Name), "-", "_")}
+	modules := []string{it.Name, strings.ReplaceAll(f.normal(it.Name), "-", "_")}
 	for _, meta := range list {
 		modules = append(modules, strings.Fields(string(f.read(path.Join(meta, "top_level.txt"))))...)
 	}

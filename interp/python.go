@@ -3,17 +3,10 @@ package interp
 import (
 	"fmt"
 	"path"
-	"regexp"
 	"slices"
 	"strings"
 
 	"github.com/sandboxrun/sandboxrun/rootfs"
-)
-
-var (
-	versioned  = regexp.MustCompile(`^(python|pypy)\d+(\.\d+)?t?$`)                          //nolint:gochecknoglobals // a table
-	inBin      = regexp.MustCompile(`^(python|pypy|pip|pydoc|idle)\d*(\.\d+)?t?(-config)?$`) //nolint:gochecknoglobals // a table
-	sharedLibs = regexp.MustCompile(`^libpython.*\.(so|dylib)`)                              //nolint:gochecknoglobals // a table
 )
 
 // python is one Python: a prefix with its library, and perhaps an environment on top of it.
@@ -34,8 +27,10 @@ func (f *finder) addPython(p program) error {
 	}
 	py.prefix, py.libs = f.prefixOf(start, py)
 	if py.prefix == "" {
-		return &Error{CodeInvalid, fmt.Sprintf("%s %q: no standard library (lib/pythonX.Y/os.py) is above %q", p.From, p.path, start[len(start)-1]),
-			"name the program that the interpreter's installation has, or grant what it needs with files.read"}
+		return &Error{
+			CodeInvalid, fmt.Sprintf("%s %q: no standard library (lib/pythonX.Y/os.py) is above %q", p.From, p.path, start[len(start)-1]),
+			"name the program that the interpreter's installation has, or grant what it needs with files.read",
+		}
 	}
 	if py.env != "" && f.held(path.Join(py.env, "pyvenv.cfg")) || f.held(py.prefix) || slices.ContainsFunc(py.libs, f.held) || slices.ContainsFunc(start, f.held) {
 		return f.distrusted(p, py.prefix)
@@ -51,8 +46,10 @@ func (f *finder) addPython(p program) error {
 
 // distrusted is the error for an interpreter that a program of the policy can change.
 func (f *finder) distrusted(p program, at string) *Error {
-	return &Error{CodeInvalid, fmt.Sprintf("%s %q: %q lies where the policy lets programs write, so a program may have changed it", p.From, p.Name, at),
-		"name an interpreter outside of the writable grants, or make the grant read-only"}
+	return &Error{
+		CodeInvalid, fmt.Sprintf("%s %q: %q lies where the policy lets programs write, so a program may have changed it", p.From, p.Name, at),
+		"name an interpreter outside of the writable grants, or make the grant read-only",
+	}
 }
 
 // environment returns the environment that a program is started in: pyvenv.cfg lies beside the program or above it. home is
@@ -88,13 +85,13 @@ func (f *finder) environment(p string) (py *python, home string) {
 func (f *finder) prefixOf(hops []string, py *python) (prefix string, libs []string) {
 	var versions []string // those of an environment
 	if py.env != "" {
-		for _, dir := range f.matching(path.Join(py.env, "lib"), anyPython) {
+		for _, dir := range f.matching(path.Join(py.env, "lib"), f.re.anyPython) {
 			versions = append(versions, path.Base(dir))
 		}
 	}
-	for i := len(hops) - 1; i >= 0; i-- {
-		for at := path.Dir(hops[i]); ; at = path.Dir(at) {
-			if libs := f.libsOf(at, append(versions, path.Base(f.programOf(hops[i])))); len(libs) > 0 {
+	for _, hop := range slices.Backward(hops) {
+		for at := path.Dir(hop); ; at = path.Dir(at) {
+			if libs := f.libsOf(at, append(versions, path.Base(f.programOf(hop)))); len(libs) > 0 {
 				return at, libs
 			}
 			if at == "/" {
@@ -120,7 +117,7 @@ func (f *finder) programOf(p string) string {
 func (f *finder) libsOf(prefix string, versions []string) []string {
 	var libs []string
 	for _, lib := range []string{"lib", "lib64"} {
-		for _, dir := range f.matching(path.Join(prefix, lib), versioned) {
+		for _, dir := range f.matching(path.Join(prefix, lib), f.re.versioned) {
 			if f.isFile(path.Join(dir, "os.py")) {
 				libs = append(libs, dir)
 			}
@@ -139,7 +136,7 @@ func (f *finder) showPython(py *python, from string) {
 		return
 	}
 	f.prefixes = append(f.prefixes, py.prefix)
-	for _, p := range f.matching(path.Join(py.prefix, "bin"), inBin) {
+	for _, p := range f.matching(path.Join(py.prefix, "bin"), f.re.inBin) {
 		f.showHops(p, from)
 	}
 	for _, lib := range py.libs {
@@ -147,7 +144,7 @@ func (f *finder) showPython(py *python, from string) {
 		f.show(path.Join(py.prefix, "include", path.Base(lib)), from)
 	}
 	for _, lib := range []string{"lib", "lib64"} {
-		for _, p := range f.matching(path.Join(py.prefix, lib), sharedLibs) {
+		for _, p := range f.matching(path.Join(py.prefix, lib), f.re.sharedLibs) {
 			f.showHops(p, from)
 		}
 	}
@@ -164,11 +161,14 @@ func (f *finder) ownSites(py *python) []string {
 		}
 	}
 	for _, lib := range py.libs {
-		for _, name := range siteNames() {
-			list = append(list, path.Join(lib, name))
+		version := path.Base(lib)
+		list = append(list, path.Join(lib, "site-packages"), path.Join(lib, "dist-packages"),
+			path.Join(py.prefix, "local/lib", version, "dist-packages")) // the last two are Debian's
+		if strings.HasPrefix(version, "python3.") {
+			list = append(list, path.Join(path.Dir(lib), "python3/dist-packages"))
 		}
-		if path.Dir(f.real(lib)) == "/usr/lib" { // Debian's
-			list = append(list, path.Join("/usr/local/lib", path.Base(lib), "dist-packages"), "/usr/lib/python3/dist-packages")
+		if path.Dir(f.real(lib)) == "/usr/lib" {
+			list = append(list, path.Join("/usr/local/lib", version, "dist-packages"))
 		}
 	}
 	return slices.DeleteFunc(list, func(dir string) bool { return !f.isDir(dir) })
@@ -178,7 +178,7 @@ func (f *finder) ownSites(py *python) []string {
 func (f *finder) sitesOf(prefix string) []string {
 	var list []string
 	for _, lib := range []string{"lib", "lib64", "local/lib"} {
-		for _, python := range f.matching(path.Join(prefix, lib), anyPython) {
+		for _, python := range f.matching(path.Join(prefix, lib), f.re.anyPython) {
 			for _, name := range siteNames() {
 				if dir := path.Join(python, name); f.isDir(dir) {
 					list = append(list, dir)
@@ -190,8 +190,6 @@ func (f *finder) sitesOf(prefix string) []string {
 }
 
 func siteNames() []string { return []string{"site-packages", "dist-packages"} }
-
-var anyPython = regexp.MustCompile(`^(python|pypy)[0-9.]*t?$`) //nolint:gochecknoglobals // a table
 
 // addHeld adds an environment that lies where the policy lets programs write. What its files say shows nothing: the grant around
 // shows the environment, and its base has to be shown without it.

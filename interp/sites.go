@@ -94,7 +94,7 @@ func (f *finder) search(top string) []string {
 		if info, err := f.tree.Lstat(dir); err != nil || !info.Mode.IsDir() {
 			continue
 		}
-		if isSite(dir) {
+		if f.isSite(dir) {
 			found = append(found, dir)
 			continue
 		}
@@ -113,6 +113,6 @@ func (f *finder) search(top string) []string {
 }
 
 // isSite reports whether a path is that of a site directory: …/pythonX.Y/site-packages.
-func isSite(p string) bool {
-	return slices.Contains(siteNames(), path.Base(p)) && anyPython.MatchString(path.Base(path.Dir(p)))
+func (f *finder) isSite(p string) bool {
+	return slices.Contains(siteNames(), path.Base(p)) && f.re.anyPython.MatchString(path.Base(path.Dir(p)))
 }

@@ -186,22 +186,23 @@ func interpretersKey() key[Policy] {
 		pathSchema, verbatim, func(p *Policy) *[]string { return &p.Interpreters.Show })
 	k.set = func(s *scope, name string, p *Policy, v *node) {
 		for _, item := range s.list(v, name, "a list of names or paths") {
-			text, ok := s.text(item, name)
-			if !ok {
-				continue
-			}
-			if strings.Contains(text, "/") || strings.Trim(text, ".") == "" || strings.Trim(text[:1], "~$") == "" {
-				if text, ok = s.path(item, name, s.hostPath); !ok {
-					continue
-				}
-			}
-			if !slices.Contains(p.Interpreters.Show, text) {
+			text, ok := s.interpreter(item, name)
+			if ok && !slices.Contains(p.Interpreters.Show, text) {
 				p.Interpreters.Show = append(p.Interpreters.Show, text)
 				p.note(name, text, s.place(item.at))
 			}
 		}
 	}
 	return k
+}
+
+// interpreter reads a name, or a path on the host.
+func (s *scope) interpreter(v *node, key string) (string, bool) {
+	text, ok := s.text(v, key)
+	if ok && (strings.Contains(text, "/") || strings.Trim(text, ".") == "" || strings.Trim(text[:1], "~$") == "") {
+		return s.path(v, key, s.hostPath)
+	}
+	return text, ok
 }
 
 func envSetKey() key[Policy] {

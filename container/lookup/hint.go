@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"path"
-	"regexp"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -16,7 +15,7 @@ func (in Root) notThere(name string, candidates []string) string {
 	if strings.Contains(name, "/") {
 		return in.missingHint(candidates[0])
 	}
-	if interpreter.MatchString(name) {
+	if isInterpreter(name) {
 		return fmt.Sprintf("an interpreter of the caller's PATH is shown with its library by files.interpreters = [%q]", name)
 	}
 	return "only what the policy shows is there: grant it with files.read, or give a path"
@@ -33,7 +32,7 @@ func (in Root) missingHint(name string) string {
 		return fmt.Sprintf("%s belongs to a Python environment whose interpreter is in %s: files.interpreters = [%q] shows both",
 			path.Base(name), home, path.Dir(path.Dir(name)))
 	}
-	if interpreter.MatchString(path.Base(name)) && sayable(target) {
+	if isInterpreter(path.Base(name)) && sayable(target) {
 		return fmt.Sprintf("an interpreter is shown with its library by files.interpreters = [%q]", target)
 	}
 	if target != name && sayable(target) {
@@ -42,8 +41,11 @@ func (in Root) missingHint(name string) string {
 	return "only what the policy shows is there: grant it with files.read (--read " + name + ")"
 }
 
-// interpreter matches the names of programs that files.interpreters knows.
-var interpreter = regexp.MustCompile(`^(python|pypy)[0-9.]*$|^node$|^java$`) //nolint:gochecknoglobals // a table
+// isInterpreter says whether files.interpreters knows programs of that name.
+func isInterpreter(name string) bool {
+	name = strings.TrimRight(name, "0123456789.")
+	return name == "python" || name == "pypy" || name == "node" || name == "java"
+}
 
 // maxLinks is how many the kernel follows on the way to one file.
 const maxLinks = 40

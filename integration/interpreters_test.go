@@ -341,3 +341,26 @@ func TestInterpretersOfPrograms(t *testing.T) {
 		a.says("policy_invalid", refused)
 	})
 }
+
+// TestInterpretersBelow: what the policy grants in another interpreter's site directory is shown there, alone; a deny wins.
+func TestInterpretersBelow(t *testing.T) {
+	flavours(t, func(b *box) {
+		p := b.pythons()
+		site := p.sites["ownvenv"]
+		for grant, want := range map[string]string{"read": "inownvenv.py\n", "write": "inownvenv.py\n"} {
+			files := object{"interpreters": []string{p.program("debian")}, "read": []string{filepath.Join(p.home, "work")}}
+			files[grant] = append([]string{filepath.Join(site, "inownvenv.py")}, filepath.Join(p.home, "work"))
+			const script = `ls -A "$1"; touch "$1/new" "$1" 2>/dev/null && echo changed; mv "$1" "$1-2" 2>/dev/null && echo moved; true`
+			same(b.t, grant, want, b.sh(b.files("", files), script, site).exits(0).stdout)
+		}
+		denied := b.files("", object{
+			"interpreters": []string{p.program("debian")}, "read": []string{filepath.Join(p.home, "work")}, "deny": []string{site},
+		})
+		same(b.t, "deny", "", b.sh(denied, `ls -A "$1" 2>/dev/null; true`, site).exits(0).stdout)
+		elsewhere := b.policy(object{
+			"files": object{"interpreters": []string{p.program("debian")}},
+			"bind":  []object{{"source": filepath.Dir(site), "target": "/x", "writable": true}},
+		})
+		same(b.t, "bind", "site-packages\n", b.sh(elsewhere, `ls -A /x; ls -A /x/site-packages; rmdir /x/site-packages 2>/dev/null; ls -A /x/site-packages`).exits(0).stdout)
+	})
+}

@@ -4,7 +4,7 @@ package forkexec
 
 /*
 #cgo CFLAGS: -std=gnu11 -O2 -Wall -Wextra
-#cgo LDFLAGS: -Wl,--wrap=pthread_create
+#cgo LDFLAGS: -Wl,--wrap=pthread_create -Wl,--wrap=nsexec
 #include "forkexec.h"
 */
 import "C"
@@ -14,6 +14,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path"
 	"runtime"
 	"sync"
 	"sync/atomic"
@@ -54,6 +55,12 @@ type Command struct {
 	Limits     Limits
 	Filter     []unix.SockFilter
 	Listener   *os.File // not nil: the filter asks, and its listener is sent over this socket
+	// Puts are written before the program is executed, with its rights.
+	Puts []Put
+	// Result is descriptor 3 of the program; nil: it has none.
+	Result *os.File
+	// KeepView keeps the exec's view open: Process.View.
+	KeepView bool
 	// Cancel ends a start that takes long by a signal; may be nil.
 	Cancel *Cancel
 }
@@ -110,6 +117,7 @@ const (
 	StepFilter = "load the seccomp filter"
 
 	StepTerminal = "open a terminal"
+	StepPut      = "write a file for the program"
 )
 
 func stepName(step C.int) string {
@@ -121,6 +129,7 @@ func stepName(step C.int) string {
 		C.FX_SESSION: "start a session", C.FX_TTY: "take the terminal", C.FX_TERMINAL: StepTerminal, C.FX_STDIO: "set up the standard streams",
 		C.FX_RLIMIT: StepRlimit, C.FX_PRIVILEGE: "drop all privileges",
 		C.FX_DIR: StepDir, C.FX_SECCOMP: StepFilter,
+		C.FX_PUT: StepPut, C.FX_VIEW: "open the exec's view",
 		C.FX_EXECVE: StepExecve, C.FX_REAPER: "start the reaper",
 		C.FX_CGROUP: "enter the exec's control group", C.FX_AFFINITY: "restrict the program to its processors",
 	}
@@ -230,12 +239,14 @@ func Start(c *Command) (*Process, error) {
 		Terminal: file(x.master, "terminal"), status: statusR, reaper: file(x.reaper_pidfd, "pidfd"), program: file(x.program_pidfd, "pidfd"),
 	}
 	if x.step != C.FX_OK {
+		viewOf(x).Close()
 		p.abandon()
 		if p.Terminal != nil {
 			p.Terminal.Close()
 		}
 		return nil, &NumberedError{p.Name, fmt.Errorf("%w: %w", ErrNotStarted, c.stepError(x))}
 	}
+	p.View = viewOf(x)
 	lim.why.Store(int64(x.limits.why)) // the start itself may have taken too long
 	C.fx_limits_started(lim.c)
 	p.supervise()
@@ -253,6 +264,10 @@ func (c *Command) layout(m *cmem) (*C.struct_fx_exec, func()) {
 		path: m.str(c.Path), argv: m.strs(c.Args), envp: m.strs(c.Env), dir: m.str(c.Dir),
 		umask: C.uint(c.Umask), rlimits: m.rlimits(c.Rlimits), n_rlimits: C.size_t(len(c.Rlimits)),
 		filter: m.filter(c.Filter), listener: -1, stacks: (*C.char)(unsafe.Pointer(stack)), signals: -1,
+		puts: m.puts(c.Puts), n_puts: C.size_t(len(c.Puts)), keep_view: C.int(number(c.KeepView)),
+	}
+	if c.Result != nil {
+		x.result = C.int(c.Result.Fd())
 	}
 	for i, f := range c.Stdio {
 		if f != nil {
@@ -294,6 +309,8 @@ func (c *Command) stepError(x *C.struct_fx_exec) *StepError {
 		e.Detail = RlimitName(c.Rlimits[i].Resource)
 	case x.step == C.FX_EXECVE:
 		e.Detail = fmt.Sprintf("%q", c.Path)
+	case x.step == C.FX_PUT && i < len(c.Puts):
+		e.Detail = fmt.Sprintf("%q", path.Join(c.Puts[i].Parent, c.Puts[i].Name))
 	case x.step == C.FX_DIR:
 		e.Detail = fmt.Sprintf("%q", c.Dir)
 	}

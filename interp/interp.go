@@ -250,18 +250,30 @@ func (f *finder) shim(p string) string {
 
 // add shows a program and its installation.
 func (f *finder) add(p program) error {
-	f.showHops(p.path, p.From)
 	if p.lang == langPython {
 		return f.addPython(p)
 	}
 	return f.addOther(p)
 }
 
-// showHops shows a program under each name that its symlinks have for it.
-func (f *finder) showHops(p, from string) {
+// showHops shows a program under each name that its symlinks have for it, if these end in one of some directories or in the system's.
+func (f *finder) showHops(p, from string, dirs ...string) {
 	for _, hop := range f.hops(p) {
-		f.show(hop, from)
+		f.showIn(hop, from, dirs...)
 	}
+}
+
+// showIn shows a path that ends in one of some directories, or in the system's. A symlink that leads anywhere else belongs to no
+// interpreter: the installation may be the work of a program that had another policy.
+func (f *finder) showIn(p, from string, dirs ...string) {
+	if f.endsIn(p, dirs...) || inSystem(f.real(p)) {
+		f.show(p, from)
+	}
+}
+
+// endsIn reports whether the symlinks of a path lead into one of some directories.
+func (f *finder) endsIn(p string, dirs ...string) bool {
+	return slices.ContainsFunc(dirs, func(dir string) bool { return within(f.real(p), f.real(dir)) })
 }
 
 // show grants a path unless the base shows it anyway.
@@ -287,14 +299,20 @@ func inSystem(p string) bool {
 func (f *finder) addOther(p program) error {
 	hops := f.hops(p.path)
 	last := hops[len(hops)-1]
+	if name := path.Base(last); name != "node" && name != "nodejs" && name != "java" {
+		return &Error{
+			CodeInvalid, fmt.Sprintf("%s %q leads to %q, which is not the program of an installation", p.From, p.path, last),
+			"name the program that the installation has",
+		}
+	}
 	prefix := path.Dir(path.Dir(last))
-	if path.Base(path.Dir(last)) != "bin" || system(prefix) {
-		return nil // the program alone
+	installed := path.Base(path.Dir(last)) == "bin" && !system(prefix)
+	switch {
+	case installed && f.dedicated(prefix):
+		f.showPrefix(prefix, p.From)
+	case installed:
+		f.showIn(path.Join(prefix, "lib/node_modules"), p.From, prefix)
 	}
-	if !f.dedicated(prefix) {
-		f.show(path.Join(prefix, "lib/node_modules"), p.From)
-		return nil
-	}
-	f.showPrefix(prefix, p.From)
+	f.showHops(p.path, p.From, apart(prefix)...)
 	return nil
 }

@@ -80,11 +80,15 @@ func TestFind(t *testing.T) {
 				".local/lib/python3.11/os.py", ".local/share/keyrings/login", ".local/lib/libpython3.12.so",
 			},
 			[]string{".local/bin/python3"},
-			[]string{".local/bin/python3", ".local/bin/python3.12", ".local/lib/libpython3.12.so", ".local/lib/python3.12"}, nil,
+			[]string{".local/bin/python3", ".local/bin/python3.12", ".local/lib/libpython3.12.so", ".local/lib/python3.12"},
+			nil,
 		},
 		{
-			"a home is never shown as a whole", []string{"bin/python3", "lib/python3.12/os.py", "secret"}, []string{"python3"},
-			[]string{"bin/python3", "lib/python3.12"}, nil,
+			"a home is never shown as a whole",
+			[]string{"bin/python3", "lib/python3.12/os.py", "secret"},
+			[]string{"python3"},
+			[]string{"bin/python3", "lib/python3.12"},
+			nil,
 		},
 		{
 			"an installation of its own is shown as a whole, under the name that its environment has",
@@ -103,11 +107,16 @@ func TestFind(t *testing.T) {
 				"conda/conda-meta/history", "conda/bin/python3", "conda/lib/python3.12/os.py", "conda/envs/other/lib/python3.12/site-packages/z.py",
 				"conda/pkgs/z-1/lib/python3.12/site-packages/z.py",
 			},
-			[]string{"conda/"}, []string{"conda/bin", "conda/bin/python3", "conda/conda-meta", "conda/lib"}, nil,
+			[]string{"conda/"},
+			[]string{"conda/bin", "conda/bin/python3", "conda/conda-meta", "conda/lib"},
+			nil,
 		},
 		{
-			"Node.js of nvm", []string{".nvm/versions/node/v20.1.0/bin/node", ".nvm/versions/node/v18.0.0/bin/node"},
-			[]string{".nvm/versions/node/v20.1.0/"}, []string{".nvm/versions/node/v20.1.0", ".nvm/versions/node/v20.1.0/bin/node"}, nil,
+			"Node.js of nvm",
+			[]string{".nvm/versions/node/v20.1.0/bin/node", ".nvm/versions/node/v18.0.0/bin/node"},
+			[]string{".nvm/versions/node/v20.1.0/"},
+			[]string{".nvm/versions/node/v20.1.0", ".nvm/versions/node/v20.1.0/bin/node"},
+			nil,
 		},
 	} {
 		dir := home(t, c.files...)
@@ -120,6 +129,49 @@ func TestFind(t *testing.T) {
 		if err != nil || !slices.Equal(read, c.read) || !slices.Equal(empty, c.empty) {
 			t.Errorf("%s: %v\n read  %q\n want  %q\n empty %q\n want  %q", c.what, err, read, c.read, empty, c.empty)
 		}
+	}
+}
+
+// TestFindFollowsNothingElse: the installation may be the work of a program that had another policy. Symlinks in it lead to nothing of the
+// host that belongs to no interpreter.
+func TestFindFollowsNothingElse(t *testing.T) {
+	base := []string{
+		"fake/bin/python3.12", "fake/lib/python3.12/os.py", "private-1.0/secret", "private-1.0/node", "other-3.12/bin/python3",
+		"other-3.12/lib/python3.12/os.py", "other-3.12/lib/python3.12/site-packages/x.py", "v/pyvenv.cfg",
+	}
+	for _, link := range []string{
+		"fake/bin/python3 -> ../../private-1.0/secret", "fake/include/python3.12 -> ../../private-1.0", "fake/lib/libpython3.so -> ../../private-1.0/secret",
+		"fake/lib/python3.11 -> ../../private-1.0", "fake/lib/python3/dist-packages -> ../../../private-1.0",
+		"fake/local/lib/python3.12/dist-packages -> ../../../../../private-1.0", "v/bin/python -> ../../private-1.0/secret",
+		"fake/bin/pip -> ../../private-1.0/secret", "fake/lib/python3.12/site-packages -> ../../../private-1.0",
+		"v/lib/python3.12/site-packages -> ../../../other-3.12/lib/python3.12/site-packages",
+	} {
+		files := append(slices.Clone(base), link)
+		if strings.HasPrefix(link, "v/lib") {
+			files = append(files, "v/bin/python -> ../../fake/bin/python3.12")
+		}
+		dir := home(t, files...)
+		if err := os.WriteFile(filepath.Join(dir, "v/pyvenv.cfg"), []byte("home = "+dir+"/fake/bin\n"), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		named := "fake/bin/python3.12"
+		if strings.HasPrefix(link, "v/") {
+			named = "v/bin/python"
+		}
+		read, _, err := find(t, dir, rootfs.Policy{Read: []rootfs.Grant{{Path: filepath.Join(dir, "other-3.12")}}}, named)
+		if err != nil {
+			t.Errorf("%s: %v", link, err)
+		}
+		for _, p := range read {
+			real, err := filepath.EvalSymlinks(filepath.Join(dir, p))
+			if err == nil && (strings.Contains(real, "private") || strings.Contains(real, "other-")) {
+				t.Errorf("%s: %s is shown, which is %s", link, p, real)
+			}
+		}
+	}
+	dir := home(t, append(base, "bin/node -> ../private-1.0/secret")...)
+	if read, _, err := find(t, dir, rootfs.Policy{}, "bin/node"); err == nil {
+		t.Errorf("a node that is none: %q", read)
 	}
 }
 

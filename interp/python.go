@@ -32,10 +32,12 @@ func (f *finder) addPython(p program) error {
 			"name the program that the interpreter's installation has, or grant what it needs with files.read",
 		}
 	}
-	if py.env != "" && f.held(path.Join(py.env, "pyvenv.cfg")) || f.held(py.prefix) || slices.ContainsFunc(py.libs, f.held) || slices.ContainsFunc(start, f.held) {
+	if believed := append([]string{py.prefix}, append(start, py.libs...)...); slices.ContainsFunc(believed, f.held) ||
+		py.env != "" && f.held(path.Join(py.env, "pyvenv.cfg")) {
 		return f.distrusted(p, py.prefix)
 	}
 	f.showPython(py, p.From)
+	f.showHops(p.path, p.From, py.dirs()...)
 	for _, dir := range f.ownSites(py) {
 		f.sites[f.real(dir)] = true
 		f.show(dir, p.From)
@@ -118,7 +120,7 @@ func (f *finder) libsOf(prefix string, versions []string) []string {
 	var libs []string
 	for _, lib := range []string{"lib", "lib64"} {
 		for _, dir := range f.matching(path.Join(prefix, lib), f.re.versioned) {
-			if f.isFile(path.Join(dir, "os.py")) {
+			if f.isFile(path.Join(dir, "os.py")) && f.endsIn(dir, prefix) {
 				libs = append(libs, dir)
 			}
 		}
@@ -137,41 +139,66 @@ func (f *finder) showPython(py *python, from string) {
 	}
 	f.prefixes = append(f.prefixes, py.prefix)
 	for _, p := range f.matching(path.Join(py.prefix, "bin"), f.re.inBin) {
-		f.showHops(p, from)
+		f.showHops(p, from, apart(py.prefix)...)
 	}
 	for _, lib := range py.libs {
 		f.show(lib, from)
-		f.show(path.Join(py.prefix, "include", path.Base(lib)), from)
+		f.showIn(path.Join(py.prefix, "include", path.Base(lib)), from, apart(py.prefix)...)
 	}
 	for _, lib := range []string{"lib", "lib64"} {
 		for _, p := range f.matching(path.Join(py.prefix, lib), f.re.sharedLibs) {
-			f.showHops(p, from)
+			f.showHops(p, from, apart(py.prefix)...)
 		}
 	}
 }
 
 // ownSites lists the site directories that are on sys.path of a Python. The one of the user, in ~/.local, is not among them: a
-// program has a home of its own.
+// program has a home of its own. A symlink that leads to the site directory of another Python does not make that one its own.
 func (f *finder) ownSites(py *python) []string {
 	var list []string
 	if py.env != "" {
-		list = append(list, f.sitesOf(py.env)...)
+		list = slices.DeleteFunc(f.sitesOf(py.env), func(dir string) bool { return !f.endsIn(dir, py.env) })
 		if !py.system {
 			return list
 		}
 	}
 	for _, lib := range py.libs {
-		version := path.Base(lib)
-		list = append(list, path.Join(lib, "site-packages"), path.Join(lib, "dist-packages"),
-			path.Join(py.prefix, "local/lib", version, "dist-packages")) // the last two are Debian's
-		if strings.HasPrefix(version, "python3.") {
-			list = append(list, path.Join(path.Dir(lib), "python3/dist-packages"))
-		}
-		if path.Dir(f.real(lib)) == "/usr/lib" {
-			list = append(list, path.Join("/usr/local/lib", version, "dist-packages"))
+		for _, dir := range f.librarySites(lib, py.prefix) {
+			if f.isDir(dir) && (f.endsIn(dir, apart(py.prefix)...) || system(py.prefix) && inSystem(f.real(dir))) {
+				list = append(list, dir)
+			}
 		}
 	}
-	return slices.DeleteFunc(list, func(dir string) bool { return !f.isDir(dir) })
+	return list
+}
+
+// librarySites lists where a Python without an environment looks for site directories, those of Debian's included.
+func (f *finder) librarySites(lib, prefix string) []string {
+	version := path.Base(lib)
+	dirs := []string{path.Join(lib, "site-packages"), path.Join(lib, "dist-packages"), path.Join(prefix, "local/lib", version, "dist-packages")}
+	if strings.HasPrefix(version, "python3.") {
+		dirs = append(dirs, path.Join(path.Dir(lib), "python3/dist-packages"))
+	}
+	if path.Dir(f.real(lib)) == "/usr/lib" {
+		dirs = append(dirs, path.Join("/usr/local/lib", version, "dist-packages"))
+	}
+	return dirs
+}
+
+// dirs are the directories that belong to a Python alone.
+func (py *python) dirs() []string {
+	if py.env != "" {
+		return append(apart(py.prefix), py.env)
+	}
+	return apart(py.prefix)
+}
+
+// apart is a prefix, or nothing if it is the system's.
+func apart(prefix string) []string {
+	if system(prefix) {
+		return nil
+	}
+	return []string{prefix}
 }
 
 // sitesOf lists every site directory of a prefix.

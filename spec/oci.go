@@ -195,6 +195,9 @@ func tmpfsOptions(m rootfs.Mount, e Exec) []string {
 		"nosuid", "nodev", fmt.Sprintf("mode=%#o", m.Mode), fmt.Sprintf("size=%d", m.Size),
 		fmt.Sprintf("nr_inodes=%d", m.Inodes),
 	}
+	if !writableTmpfs(m) {
+		options = append(options, "ro")
+	}
 	if m.Owned {
 		options = append(options, fmt.Sprintf("uid=%d", e.UID), fmt.Sprintf("gid=%d", e.GID))
 	}

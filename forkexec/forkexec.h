@@ -321,7 +321,7 @@ struct fx_listen {
 
 void fx_listen(struct fx_listen *l);
 
-// How this binary is started to be a relay (container/relay.go): with these two words, an id, and no variable.
+// How this binary is started to be a relay (container/relayproc/relay.go): with these two words, an id, and no variable.
 #define FX_RELAY_NAME "sandboxrun"
 #define FX_RELAY_COMMAND "relay"
 

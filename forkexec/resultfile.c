@@ -1,5 +1,5 @@
 // Where --result goes on the short way: to a descriptor of the caller's, or to a file that programs of the sandbox cannot see.
-// container/resultfile.go says what is not accepted; here everything that is not quite plain is left to it.
+// container/hostfile/resultfile.go says what is not accepted; here everything that is not quite plain is left to it.
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>

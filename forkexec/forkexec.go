@@ -53,6 +53,7 @@ type Command struct {
 	CPUs       *unix.CPUSet // the only processors that it may use; nil: the caller's
 	Limits     Limits
 	Filter     []unix.SockFilter
+	Once       bool     // the program can execute no other, nor again itself
 	Listener   *os.File // not nil: the filter asks, and its listener is sent over this socket
 	// Cancel ends a start that takes long by a signal; may be nil.
 	Cancel *Cancel
@@ -262,9 +263,7 @@ func (c *Command) layout(m *cmem) (*C.struct_fx_exec, func()) {
 	if c.Listener != nil {
 		x.listener = C.int(c.Listener.Fd())
 	}
-	if c.DropGroups {
-		x.drop_groups = 1
-	}
+	x.drop_groups, x.once = C.int(number(c.DropGroups)), C.int(number(c.Once))
 	if t := c.Terminal; t != nil {
 		x.tty, x.rows, x.cols = 1, C.ushort(t.Rows), C.ushort(t.Cols)
 		if t.Settings != nil {

@@ -142,6 +142,8 @@ struct fx_exec {
 	const unsigned long *cpus; // the only processors that it may use, FX_CPUS bits, or NULL
 	struct fx_limits *limits;
 	struct sock_fprog filter;
+	int once;               // the program can execute no other
+	uint64_t key[3];        // with which the launcher itself executes it; see once.c
 	int listener;           // a socket over which the filter's listener is sent to us, or -1
 	int stub;               // the stub's memfd
 	int waiter;             // a pidfd whose end ends the exec, or -1
@@ -221,6 +223,7 @@ int64_t fx_json_text(char *to, const char *from, size_t n);
 
 #define FX_LISTENER 3 // where the socket for the listener is until the program is executed
 int fx_load_filter(const struct fx_exec *x);
+int fx_load_once(struct fx_exec *x);
 void fx_start(struct fx_exec *x);
 
 #define FX_STOPPED 4096

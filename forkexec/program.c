@@ -186,12 +186,14 @@ int fx_program(void *arg)
 	TRY(FX_DIR, 0, chdir(x->dir)); // after the capabilities: the program's own rights decide
 	reset_signals();
 	fx_call(x, FX_UNFILTERED);
+	if (x->once)
+		TRY(FX_SECCOMP, 0, fx_load_once(x));
 	if (x->filter.len > 0)
 		TRY(FX_SECCOMP, 0, fx_load_filter(x));
 	if (x->n_calls > 0) {
 		fx_call(x, FX_IN_PLACE);
 		return 0;
 	}
-	execve(x->path, x->argv, x->envp);
+	syscall(SYS_execve, x->path, x->argv, x->envp, x->key[0], x->key[1], x->key[2]);
 	return fail(x, FX_EXECVE, 0);
 }

@@ -45,6 +45,7 @@ type Subject struct {
 	Env      []string // names of variables that every program has
 	EnvAllow []string // names and patterns of variables that the program gets from the caller
 	Affinity bool     // programs may not choose their processors
+	NoSpawn  bool     // programs start no process and execute no other program
 
 	ID    [2]uint32 // uid and gid of the program to the host
 	Owner [2]uint32 // uid and gid, on disk, of the files that belong to the program in grants

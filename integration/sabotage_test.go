@@ -49,6 +49,7 @@ func sabotages() []sabotage {
 		{layer: "no_new_privs", notices: []string{"no_new_privs", "seccomp_filter", "refused_calls"}},
 		{layer: "filter", notices: []string{"seccomp_filter", "refused_calls"}},
 		{layer: "rules", notices: []string{"refused_calls"}},
+		{layer: "once", notices: []string{"refused_calls"}},
 		{layer: "uts", notices: []string{"namespaces_own"}},
 		{layer: "mnt", notices: []string{"namespaces_own"}},
 		{layer: "ipc", notices: []string{"namespaces_own"}},
@@ -112,8 +113,9 @@ func TestSabotage(t *testing.T) {
 				"read": []string{b.path("in")}, "deny": []string{b.path("in", "answers")}, "write": []string{b.mkdir("out")},
 				"secrets": []string{b.file("private/secret", "key")},
 			},
-			"network": object{"ports": []int{9}},
-			"limits":  object{"nofile": 100, "memory": "64M", "pids": 30, "cpus": 1},
+			"network":   object{"ports": []int{9}},
+			"limits":    object{"nofile": 100, "memory": "64M", "pids": 30, "cpus": 1},
+			"processes": object{"spawn": false},
 		})
 		product := w.binary
 		w.binary = binary

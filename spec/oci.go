@@ -55,6 +55,9 @@ func ociSpec(p *Plan, h *Host, id identity) *specs.Spec {
 	if p.Exec.Affinity > 0 {
 		refuseAffinity(s.Linux.Seccomp)
 	}
+	if p.Exec.NoSpawn {
+		refuseSpawn(s.Linux.Seccomp)
+	}
 	if p.Exec.ShownUID == 0 {
 		passOverOwners(s.Linux.Seccomp)
 	}

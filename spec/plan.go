@@ -67,7 +67,9 @@ type Exec struct {
 	Hide     []string `json:"hide"`     // masked paths of its /proc
 	Readonly []string `json:"readonly"` // read-only paths of its /proc
 	Umask    int      `json:"umask"`
-	Limits   Limits   `json:"limits,omitzero"`
+	// NoSpawn: the program starts no process, and executes no other program.
+	NoSpawn bool   `json:"no_spawn,omitempty"`
+	Limits  Limits `json:"limits,omitzero"`
 	// CPUFollowsWall: Limits.CPU is the default for Limits.Wall, so an exec with another wall limit has another.
 	CPUFollowsWall bool `json:"cpu_follows_wall,omitempty"`
 	Affinity       int  `json:"affinity,omitempty"` // number of processors of the program; 0: as its caller

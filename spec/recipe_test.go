@@ -68,6 +68,7 @@ var keyExamples = map[string]struct{ rest, one, other string }{
 	"limits.disk":      {"[files]\nwrite = ['/home/ada/work/out']", "", "[limits]\ndisk = '1M'"},
 	"limits.nofile":    {"", "", "[limits]\nnofile = 64"},
 	"limits.output":    {"", "", "[limits]\noutput = '1M'"},
+	"processes.spawn":  {"", "[processes]\nspawn = true", "[processes]\nspawn = false"},
 }
 
 // TestEveryKeyDecides is the recipe for a key (CONTRIBUTING.md) as a test: each key of the table is refused as not

@@ -171,7 +171,8 @@ func limitKeys() []key[Policy] {
 
 func processKeys() []key[Policy] {
 	return []key[Policy]{
-		flagKey("spawn", "Whether the program may start processes. It may always start threads.",
+		flagKey("spawn", "Whether the program may start processes. false: fork, vfork, clone of a process and every execve fail with EPERM; threads work. "+
+			"The program itself is executed as always, also a script with its interpreter, but a script that begins with #!/usr/bin/env needs a second execve and fails.",
 			func(p *Policy) *bool { return &p.Processes.Spawn }).byDefault("true"),
 		grantsKey("execute", "The only files that the program may execute; if empty, every file.",
 			func(p *Policy) *[]rootfs.Grant { return &p.Processes.Execute }),

@@ -6,6 +6,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/sandboxrun/sandboxrun/forkexec"
+	"github.com/sandboxrun/sandboxrun/hooks"
 )
 
 // rawCall makes a call whose arguments are a descriptor and a struct sockaddr.
@@ -32,7 +33,7 @@ const (
 
 // refusedCalls are some of each kind that spec.Seccomp refuses. Those that take a capability to get any further are not
 // among them: without the filter the kernel gives this process the same answer.
-func refusedCalls(affinity bool) []refused {
+func refusedCalls(s *hooks.Subject) []refused {
 	const tiocsti = 0x5412
 	list := []refused{
 		{"unshare", unix.EPERM, unix.SYS_UNSHARE, []any{0}},
@@ -62,8 +63,14 @@ func refusedCalls(affinity bool) []refused {
 		// A type that does not exist is looked at before the family, so that no module is loaded.
 		{"socket of AF_PACKET", unix.EAFNOSUPPORT, unix.SYS_SOCKET, []any{unix.AF_PACKET, 0x7fffff00, 0}},
 	}
-	if affinity {
+	if s.Affinity {
 		list = append(list, refused{"sched_setaffinity", unix.EPERM, unix.SYS_SCHED_SETAFFINITY, []any{0, 0, nowhere}})
+	}
+	if s.NoSpawn {
+		list = append(list,
+			refused{"clone of a process", unix.EPERM, unix.SYS_CLONE, []any{unix.CLONE_SIGHAND, 0, 0, 0, 0}}, // the kernel wants CLONE_VM too
+			refused{"execve", unix.EPERM, unix.SYS_EXECVE, []any{nowhere, nowhere, nowhere, 0, 0, 0}},
+			refused{"execveat", unix.EPERM, unix.SYS_EXECVEAT, []any{-1, nowhere, nowhere, nowhere, 0, 0}})
 	}
 	return list
 }

@@ -128,7 +128,9 @@ func Command(cmd *forkexec.Command) {
 			return m.Type == "" && m.Source != "/dev/null" && path.Dir(m.Target) == "/proc"
 		})
 	case forkexec.Without("filter"), forkexec.Without("no_new_privs"): // without that none can be loaded
-		cmd.Filter = nil
+		cmd.Filter, cmd.Once = nil, false
+	case forkexec.Without("once"):
+		cmd.Once = false
 	case forkexec.Without("rules"):
 		cmd.Filter = []unix.SockFilter{{Code: unix.BPF_RET | unix.BPF_K, K: unix.SECCOMP_RET_ALLOW}}
 	case forkexec.Without("rlimits"):

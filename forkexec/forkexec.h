@@ -20,6 +20,7 @@ struct fx_rlimit {
 enum fx_step {
 	FX_OK, FX_SPAWN, FX_GROUPS, FX_JOIN, FX_BECOME, FX_NAMESPACES, FX_MOUNT, FX_IDS, FX_USERNS, FX_MAP, FX_SESSION,
 	FX_TTY, FX_STDIO, FX_RLIMIT, FX_PRIVILEGE, FX_DIR, FX_SECCOMP, FX_EXECVE, FX_REAPER, FX_CGROUP, FX_AFFINITY, FX_TERMINAL,
+	FX_EXECUTION,
 };
 
 #define FX_CPUS 1024 // as many as a cpu_set_t has
@@ -142,6 +143,8 @@ struct fx_exec {
 	const unsigned long *cpus; // the only processors that it may use, FX_CPUS bits, or NULL
 	struct fx_limits *limits;
 	struct sock_fprog filter;
+	const char *const *execute; // the only files that the program can execute
+	size_t n_execute;       // 0: all
 	int once;               // the program can execute no other
 	uint64_t key[3];        // with which the launcher itself executes it; see once.c
 	int listener;           // a socket over which the filter's listener is sent to us, or -1

@@ -186,6 +186,8 @@ int fx_program(void *arg)
 	TRY(FX_DIR, 0, chdir(x->dir)); // after the capabilities: the program's own rights decide
 	reset_signals();
 	fx_call(x, FX_UNFILTERED);
+	if (x->n_execute > 0 && LAYER("execution", fx_restrict_execution(x)) != 0)
+		return 125;
 	if (x->once)
 		TRY(FX_SECCOMP, 0, fx_load_once(x));
 	if (x->filter.len > 0)

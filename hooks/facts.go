@@ -45,6 +45,7 @@ type Subject struct {
 	Env      []string // names of variables that every program has
 	EnvAllow []string // names and patterns of variables that the program gets from the caller
 	Affinity bool     // programs may not choose their processors
+	Unlisted string   // a file of the view that no program may execute because of processes.execute; empty: there is none
 	NoSpawn  bool     // programs start no process and execute no other program
 
 	ID    [2]uint32 // uid and gid of the program to the host

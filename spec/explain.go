@@ -45,7 +45,7 @@ func Explainer(p *Policy, plan *Plan, h *Host, groups []int) *rootfs.Explainer {
 	}
 	return &rootfs.Explainer{
 		Tool: tool, View: plan.View, Policy: p.Files, Tree: h.Tree, Who: program, Launcher: launcher, OwnID: plan.Exec.OwnID,
-		HiddenProc: plan.Exec.Hide, ReadonlyProc: plan.Exec.Readonly,
+		Executed: plan.Exec.Execute, HiddenProc: plan.Exec.Hide, ReadonlyProc: plan.Exec.Readonly,
 	}
 }
 

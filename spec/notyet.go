@@ -17,7 +17,6 @@ func notYet() []unsupported {
 		{"files.interpreters", nil},
 		{"files.packages", nil},
 		{"files.hide_modules", nil},
-		{"processes.execute", nil},
 		{"processes.guard", nil},
 		{"processes.steps", nil},
 		{"views", nil},

@@ -55,6 +55,9 @@ func ociSpec(p *Plan, h *Host, id identity) *specs.Spec {
 	if p.Exec.Affinity > 0 {
 		refuseAffinity(s.Linux.Seccomp)
 	}
+	if len(p.Exec.Execute) > 0 {
+		refuseMemory(s.Linux.Seccomp)
+	}
 	if p.Exec.NoSpawn {
 		refuseSpawn(s.Linux.Seccomp)
 	}
@@ -173,8 +176,11 @@ func ViewMount(i int, m rootfs.Mount, e Exec) specs.Mount {
 		source = GeneratedFile(i)
 	}
 	options := bindOptions(m.Dir)
-	if !m.Writable {
+	switch {
+	case !m.Writable:
 		options = bindOptions(m.Dir, "ro")
+	case len(e.Execute) > 0:
+		options = bindOptions(m.Dir, "noexec")
 	}
 	return specs.Mount{Destination: m.Target, Type: "bind", Source: source, Options: options}
 }
@@ -197,6 +203,9 @@ func tmpfsOptions(m rootfs.Mount, e Exec) []string {
 	options := []string{
 		"nosuid", "nodev", fmt.Sprintf("mode=%#o", m.Mode), fmt.Sprintf("size=%d", m.Size),
 		fmt.Sprintf("nr_inodes=%d", m.Inodes),
+	}
+	if len(e.Execute) > 0 {
+		options = append(options, "noexec") // so that no loader maps code that the program has written
 	}
 	if m.Owned {
 		options = append(options, fmt.Sprintf("uid=%d", e.UID), fmt.Sprintf("gid=%d", e.GID))

@@ -34,6 +34,8 @@ type Plan struct {
 	BestEffort bool `json:"best_effort,omitempty"`
 	// Warnings are printed at the start.
 	Warnings []string `json:"warnings,omitempty"`
+
+	unlisted string // see hooks.Subject
 }
 
 // Search is a granted directory or file.
@@ -67,6 +69,8 @@ type Exec struct {
 	Hide     []string `json:"hide"`     // masked paths of its /proc
 	Readonly []string `json:"readonly"` // read-only paths of its /proc
 	Umask    int      `json:"umask"`
+	// Execute are the only files that the program can execute, inside, with every symlink resolved; empty: all.
+	Execute []string `json:"execute,omitempty"`
 	// NoSpawn: the program starts no process, and executes no other program.
 	NoSpawn bool   `json:"no_spawn,omitempty"`
 	Limits  Limits `json:"limits,omitzero"`

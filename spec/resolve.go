@@ -65,6 +65,9 @@ func Resolve(p *Policy, h *Host) (*Plan, error) {
 	if err := cores(p, h, plan); err != nil {
 		return nil, err
 	}
+	if err := execute(p, h, plan); err != nil {
+		return nil, err
+	}
 	plan.Spec = ociSpec(plan, h, ids)
 	plan.Checks = checks(p, h, ids, plan)
 	return plan, nil

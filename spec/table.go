@@ -174,7 +174,10 @@ func processKeys() []key[Policy] {
 		flagKey("spawn", "Whether the program may start processes. false: fork, vfork, clone of a process and every execve fail with EPERM; threads work. "+
 			"The program itself is executed as always, also a script with its interpreter, but a script that begins with #!/usr/bin/env needs a second execve and fails.",
 			func(p *Policy) *bool { return &p.Processes.Spawn }).byDefault("true"),
-		grantsKey("execute", "The only files that the program may execute; if empty, every file.",
+		grantsKey("execute", "The only files that the program may execute, by their paths inside; if empty, every file. The interpreters that these files "+
+			"name after #! and their ELF loaders are allowed too. The program must not be able to change any of these files. What it can write is mounted noexec, "+
+			"and memfd_create makes only files that cannot be executed. Loading a library is no execution, and an ELF loader or an interpreter runs other programs "+
+			"that it can read: docs/security.md. It needs Linux 5.19 with Landlock; otherwise the policy is refused.",
 			func(p *Policy) *[]rootfs.Grant { return &p.Processes.Execute }),
 		wordKey("guard", "Guard inside the interpreter: an audit hook and a step budget.",
 			[]string{"", "python"}, func(p *Policy) *string { return &p.Processes.Guard }).byDefault(`""`),

@@ -66,6 +66,9 @@ func refusedCalls(s *hooks.Subject) []refused {
 	if s.Affinity {
 		list = append(list, refused{"sched_setaffinity", unix.EPERM, unix.SYS_SCHED_SETAFFINITY, []any{0, 0, nowhere}})
 	}
+	if s.Unlisted != "" && !s.NoSpawn && checksExecution() {
+		list = append(list, refused{"execution of " + s.Unlisted, unix.EACCES, unix.SYS_EXECVEAT, []any{unix.AT_FDCWD, s.Unlisted, nowhere, nowhere, atExecveCheck, 0}})
+	}
 	if s.NoSpawn {
 		list = append(list,
 			refused{"clone of a process", unix.EPERM, unix.SYS_CLONE, []any{unix.CLONE_SIGHAND, 0, 0, 0, 0}}, // the kernel wants CLONE_VM too
@@ -73,6 +76,21 @@ func refusedCalls(s *hooks.Subject) []refused {
 			refused{"execveat", unix.EPERM, unix.SYS_EXECVEAT, []any{-1, nowhere, nowhere, nowhere, 0, 0}})
 	}
 	return list
+}
+
+const atExecveCheck = 0x10000 // AT_EXECVE_CHECK: says whether a file could be executed, and executes nothing; since Linux 6.14
+
+// checksExecution reports whether the kernel knows that flag. An older one refuses every flag that it does not know.
+func checksExecution() bool {
+	self, err := unix.BytePtrFromString("/proc/self/exe")
+	if err != nil {
+		return false
+	}
+	list := [2]*byte{self}
+	at := unix.AT_FDCWD
+	_, _, errno := unix.Syscall6(unix.SYS_EXECVEAT, uintptr(at), uintptr(unsafe.Pointer(self)), uintptr(unsafe.Pointer(&list)),
+		uintptr(unsafe.Pointer(&list[1])), atExecveCheck, 0)
+	return errno == 0
 }
 
 // add has the call made with and without the filter.

@@ -128,7 +128,7 @@ func Command(cmd *forkexec.Command) {
 			return m.Type == "" && m.Source != "/dev/null" && path.Dir(m.Target) == "/proc"
 		})
 	case forkexec.Without("filter"), forkexec.Without("no_new_privs"): // without that none can be loaded
-		cmd.Filter, cmd.Once = nil, false
+		cmd.Filter = nil
 	case forkexec.Without("once"):
 		cmd.Once = false
 	case forkexec.Without("rules"):

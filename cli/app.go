@@ -35,6 +35,10 @@ type program struct {
 	result        resultTo
 	staysInPlace  bool        // the program starts in the caller's directory, if the view has it
 	grants        []spec.Flag // additions of the command line to the policy
+	inline        []byte      // a policy that is not a file
+	warned        *[]string   // if set, warnings go here instead of to standard error
+	made          *spec.Plan  // the plan of the last sandbox
+	puts          [][2]string // --put: a path of the caller's, and one inside
 	cwd           string
 	cwdErr        error // the caller's directory no longer exists
 }
@@ -155,11 +159,11 @@ func (p *program) app() *cli.App {
 		OnUsageError:              usageError,
 		Action:                    p.noCommand,
 		Commands: []*cli.Command{
-			p.runCommand(), p.createCommand(), p.execCommand(), p.deleteCommand(), p.listCommand(), p.stateCommand(),
+			p.runCommand(), p.createCommand(), p.execCommand(), p.putCommand(), p.getCommand(), p.deleteCommand(), p.listCommand(), p.stateCommand(),
 			p.psCommand(), p.statsCommand(), p.eventsCommand(), p.logsCommand(), p.waitCommand(), p.killCommand(), p.sweepCommand(),
 			p.verifyCommand(),
 			p.specCommand(), p.explainCommand(), p.policyCommand(), p.resultCommand(), p.doctorCommand(),
-			p.proxyConnectCommand(), p.versionCommand(), p.completionCommand(),
+			p.serveCommand(), p.proxyConnectCommand(), p.versionCommand(), p.completionCommand(),
 		},
 	}
 	for _, c := range app.Commands {

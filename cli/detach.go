@@ -22,6 +22,9 @@ func refuseAttached(c *cli.Context) error {
 			}
 		}
 	}
+	if c.Bool("detach") && c.IsSet("put") {
+		return &usage{"--put and --detach cannot be combined", "sandboxrun put"}
+	}
 	if c.Bool("detach") && c.IsSet("result") {
 		return &usage{"--result and --detach cannot be combined", "the exec has no result yet: sandboxrun wait --json ID EXEC"}
 	}

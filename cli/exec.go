@@ -17,7 +17,7 @@ func (p *program) execCommand() *cli.Command {
 		Description: "The program sees the files that earlier execs left, and none of their processes. All its processes end with it.\n" +
 			"Its standard input is empty without --stdin and --tty.",
 		Flags: append(
-			execFlags(),
+			append(execFlags(), carryFlags()...),
 			&cli.StringFlag{Name: "cwd", Aliases: []string{"C"}, Usage: "start in `DIR` inside, relative to the policy's working directory (default: that directory)"},
 			&cli.BoolFlag{Name: "stdin", Aliases: []string{"i"}, Usage: "pass standard input on to the program"},
 			&cli.BoolFlag{Name: "detach", Aliases: []string{"d"}, Usage: "print the exec's name when the program has started, and leave it running"},
@@ -114,6 +114,9 @@ func (p *program) request(c *cli.Context, command []string) (container.Request, 
 	if req.Env, err = p.variables(c); err != nil {
 		return req, err
 	}
+	if err = p.carry(c, &req); err != nil {
+		return req, err
+	}
 	if c.Bool("tty") {
 		req.Tty = terminalSize(p.in)
 	}
@@ -149,6 +152,9 @@ func (p *program) variables(c *cli.Context) (map[string]string, error) {
 // execute runs the program and reports its end.
 func (p *program) execute(sb *container.Sandbox, req container.Request, signals *signals) error {
 	if err := p.openResult(sb); err != nil {
+		return err
+	}
+	if err := p.readPuts(sb, &req); err != nil {
 		return err
 	}
 	if req.Tty != nil {
@@ -210,6 +216,7 @@ func (p *program) finish(r *container.Result) {
 	for _, w := range r.Warnings {
 		p.warn(w)
 	}
+	p.sayCollected(r)
 	p.writeResult(r)
 	switch {
 	case p.jsonResult && p.resultPrinted:
@@ -254,6 +261,8 @@ func exceeded(r *container.Result) string {
 			return fmt.Sprintf("the program was ended: more than %s was written to writable directories", size(limit("disk")))
 		}
 		return fmt.Sprintf("more than %s was written to writable directories", size(limit("disk")))
+	case container.OutputExceeded:
+		return "the program was ended: it wrote more than limits.output"
 	case container.FileExceeded:
 		return fmt.Sprintf("the program wanted a file of more than %s", size(limit("file")))
 	}

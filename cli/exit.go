@@ -86,6 +86,10 @@ func (p *program) complain(s errorText) {
 }
 
 func (p *program) warn(message string) {
+	if p.warned != nil {
+		*p.warned = append(*p.warned, message)
+		return
+	}
 	yellow, off := p.colour("\x1b[33m"), p.colour("\x1b[0m")
 	fmt.Fprintf(p.err, "%ssandboxrun: warning:%s %s\n", yellow, off, strings.TrimSuffix(message, "\n"))
 }

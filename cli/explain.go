@@ -95,12 +95,10 @@ func (p *program) explain(c *cli.Context, asks *[]ask) error {
 	if err != nil {
 		return err
 	}
-	x := &explainer{program: p, d: d}
-	groups, err := os.Getgroups()
+	x, err := p.explainer(d)
 	if err != nil {
-		return fmt.Errorf("read own groups: %w", err)
+		return err
 	}
-	x.files = spec.Explainer(d.policy, d.plan, d.host, groups)
 	switch {
 	case c.IsSet("html"):
 		return x.html(c.String("html"))
@@ -117,6 +115,14 @@ type explainer struct {
 	files *rootfs.Explainer
 }
 
+func (p *program) explainer(d decision) (*explainer, error) {
+	groups, err := os.Getgroups()
+	if err != nil {
+		return nil, fmt.Errorf("read own groups: %w", err)
+	}
+	return &explainer{p, d, spec.Explainer(d.policy, d.plan, d.host, groups)}, nil
+}
+
 // answer is the explanation of one ask.
 type answer struct {
 	kind, title, is string
@@ -127,7 +133,13 @@ type answer struct {
 }
 
 func (x *explainer) answers(list []ask, asJSON bool) error {
-	all := make([]any, 0, len(list))
+	if asJSON {
+		all, err := x.each(list)
+		if err == nil {
+			x.printJSON(all)
+		}
+		return err
+	}
 	for _, one := range list {
 		a, err := x.answer(one)
 		if err != nil {
@@ -136,16 +148,25 @@ func (x *explainer) answers(list []ask, asJSON bool) error {
 		if !a.ok {
 			x.status = exitRefused
 		}
-		if asJSON {
-			all = append(all, map[string]any{"kind": a.kind, "asked": one.name, "ok": a.ok, "is": a.is, "details": a.details})
-			continue
-		}
 		x.print(a)
 	}
-	if asJSON {
-		x.printJSON(all)
-	}
 	return nil
+}
+
+// each answers for programs.
+func (x *explainer) each(list []ask) ([]any, error) {
+	all := make([]any, 0, len(list))
+	for _, one := range list {
+		a, err := x.answer(one)
+		if err != nil {
+			return nil, err
+		}
+		if !a.ok {
+			x.status = exitRefused
+		}
+		all = append(all, map[string]any{"kind": a.kind, "asked": one.name, "ok": a.ok, "is": a.is, "details": a.details})
+	}
+	return all, nil
 }
 
 func (x *explainer) answer(one ask) (*answer, error) {

@@ -33,7 +33,7 @@ func (p *program) loadPolicy(name string, workspace bool) (*spec.Policy, error) 
 		}
 	}
 	switch {
-	case name == "" && workspace:
+	case name == "" && workspace && p.inline == nil:
 		if p.cwdErr != nil {
 			return nil, &usage{
 				"the current directory no longer exists",
@@ -52,6 +52,10 @@ func (p *program) loadPolicy(name string, workspace bool) (*spec.Policy, error) 
 		return policy, err
 	case name == "":
 		name = "default"
+	}
+	if p.inline != nil {
+		in.Name, in.Data = "the request", p.inline
+		return spec.Load(in)
 	}
 	if err := readPolicy(&in, name, p.in); err != nil {
 		return nil, err

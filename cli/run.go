@@ -87,7 +87,7 @@ func (p *program) runCommand() *cli.Command {
 		Name: "run", Usage: "run one program in a sandbox of its own", ArgsUsage: "[--] CMD [ARG...]",
 		Description: "Builds a sandbox, runs the program in it and removes the sandbox. Passes standard input and signals on to the program.\n" +
 			"Without --policy the program sees the system's programs and libraries, and may write the current directory.",
-		Flags: slices.Concat([]cli.Flag{policyFlag()}, p.grantFlags(), execFlags(), []cli.Flag{recordFlag(), signFlag()}),
+		Flags: slices.Concat([]cli.Flag{policyFlag()}, p.grantFlags(), execFlags(), carryFlags(), []cli.Flag{recordFlag(), signFlag()}),
 		Action: func(c *cli.Context) error {
 			p.jsonResult = c.Bool("json")
 			return p.run(c)
@@ -160,6 +160,7 @@ func (p *program) newSandbox(s *container.Store, r request, id string, o contain
 	if err := s.IsKept(d.host); err != nil {
 		return nil, err
 	}
+	p.made = d.plan
 	// A program starts in its caller's directory, if the view has it and the policy names no other.
 	p.staysInPlace = p.cwdErr == nil && d.policy.Files.Workdir.Path == "" && d.policy.Files.Workspace == nil
 	// A fault of another sandbox must not stop this one.

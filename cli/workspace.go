@@ -86,7 +86,7 @@ func (w place) judgeHome(home string, account bool) (refusal, warning string) {
 
 // checkWorkspace refuses the current directory as a workspace, or warns.
 func (p *program) checkWorkspace() error {
-	w := place{cwd: withoutLinks(p.cwd), same: sameFile, writable: unix.Access(p.cwd, unix.W_OK) == nil}
+	w := place{cwd: withoutLinks(p.cwd), same: sameFile(), writable: unix.Access(p.cwd, unix.W_OK) == nil}
 	if u, err := user.LookupId(strconv.Itoa(os.Geteuid())); err == nil {
 		w.homes = append(w.homes, withoutLinks(u.HomeDir))
 	} else {
@@ -123,9 +123,14 @@ func hasEntries(dir string) bool {
 	return err == nil
 }
 
-// sameFile compares by device and inode, because a directory can be mounted at two paths.
-func sameFile(a, b string) bool {
-	one, err1 := os.Stat(a)
-	two, err2 := os.Stat(b)
-	return err1 == nil && err2 == nil && os.SameFile(one, two)
+// sameFile compares by device and inode, because a directory can be mounted at two paths. It looks once at each first directory.
+func sameFile() func(a, b string) bool {
+	one := map[string]fs.FileInfo{}
+	return func(a, b string) bool {
+		if _, known := one[a]; !known {
+			one[a], _ = os.Stat(a)
+		}
+		two, err := os.Stat(b)
+		return one[a] != nil && err == nil && os.SameFile(one[a], two)
+	}
 }

@@ -40,14 +40,40 @@ func resultKeys() []resultKey {
 		{name: "stdout_base64", kind: "string", optional: true, meaning: "The bytes of stdout in base64, if they are not UTF-8."},
 		{name: "stderr_base64", kind: "string", optional: true, meaning: "The bytes of stderr in base64, if they are not UTF-8."},
 		{name: "merged", kind: "boolean", optional: true, meaning: "The caller's standard output and standard error are one file, so the program had one pipe for both. stdout_bytes counts both."},
+		{name: "answer", kind: "object", null: true, optional: true, meaning: "What the program wrote to file descriptor 3, with --answer.", inner: []resultKey{
+			{name: "bytes", kind: "integer", unit: "bytes", meaning: "How much the program wrote."},
+			{name: "truncated", kind: "boolean", meaning: "The program wrote more than 1 MiB. The rest is missing."},
+			{name: "text", kind: "string", meaning: "The answer. Bytes that are not UTF-8 are U+FFFD."},
+			{name: "base64", kind: "string", optional: true, meaning: "All bytes in base64, if they are not UTF-8."},
+		}},
+		{name: "collected", kind: "array", optional: true, meaning: "Each file that --collect read.", inner: collectedKeys()},
+		{name: "dropped", kind: "array", optional: true, meaning: "What was left out of the collected files: symlinks that leave the directory, special files, set-user-id bits.", inner: []resultKey{
+			{name: "path", kind: "string", meaning: "The path, relative to the working directory."},
+			{name: "why", kind: "string", meaning: "The reason as a sentence."},
+		}},
 		{name: "usage", kind: "object", meaning: "What the exec used. All values are 0 if the program did not start.", inner: usageKeys()},
 		{name: "limits", kind: "array", optional: true, meaning: "Each limit of the exec.", inner: limitKeys()},
 		{name: "warnings", kind: "array", optional: true, meaning: "Warnings for the caller, such as a denied file that appeared, or output that could not be stored."},
-		{name: "error", kind: "object", null: true, meaning: "Why the program did not start, why its sandbox was lost, or which of the caller's streams could not be read or written.", inner: []resultKey{
-			{name: "code", kind: "string", meaning: "A stable word, such as program_not_found."},
-			{name: "message", kind: "string", meaning: "The error as a sentence."},
-			{name: "hint", kind: "string", meaning: "What the caller can do. May be empty."},
-		}},
+		{name: "error", kind: "object", null: true, meaning: "Why the program did not start, why its sandbox was lost, or which of the caller's streams could not be read or written.", inner: errorKeys()},
+	}
+}
+
+func collectedKeys() []resultKey {
+	return []resultKey{
+		{name: "path", kind: "string", meaning: "The path, relative to the working directory."},
+		{name: "bytes", kind: "integer", unit: "bytes", meaning: "The size. 0 if the file was written to the host."},
+		{name: "text", kind: "string", meaning: "The content. Bytes that are not UTF-8 are U+FFFD."},
+		{name: "base64", kind: "string", optional: true, meaning: "All bytes in base64, if they are not UTF-8."},
+		{name: "to", kind: "string", optional: true, meaning: "Where the file was written on the host."},
+		{name: "error", kind: "object", null: true, optional: true, meaning: "Why the file could not be read, such as file_too_large.", inner: errorKeys()},
+	}
+}
+
+func errorKeys() []resultKey {
+	return []resultKey{
+		{name: "code", kind: "string", meaning: "A stable word, such as program_not_found."},
+		{name: "message", kind: "string", meaning: "The error as a sentence."},
+		{name: "hint", kind: "string", meaning: "What the caller can do. May be empty."},
 	}
 }
 
@@ -82,6 +108,7 @@ func resultOutcomes() []resultOutcome {
 		{PidsExceeded, FindingPids, programs, "The program tried to start more processes and threads than limits.pids."},
 		{DiskExceeded, FindingDisk, programs, "The writable grants grew by more than limits.disk. If the launcher killed the program, the status is 137."},
 		{FileExceeded, FindingFile, programs, "The program tried to write a file larger than limits.file."},
+		{OutputExceeded, FindingOutput, "137", "The program wrote more than limits.output to one stream, and --on-output-limit is kill."},
 		{NotStarted, FindingFailed, "126, 127", "The program does not exist (127) or cannot be executed (126)."},
 		{NotStarted, FindingUnavailable, "125", "The launcher could not start the program, because of the policy, the machine or the sandbox."},
 		{SandboxLost, FindingUnavailable, "125", "The sandbox ended while the program ran."},

@@ -23,7 +23,6 @@ import (
 	"github.com/sandboxrun/sandboxrun/container/diagnose"
 	"github.com/sandboxrun/sandboxrun/container/owner"
 	"github.com/sandboxrun/sandboxrun/container/procfs"
-	"github.com/sandboxrun/sandboxrun/container/setgroup"
 	"github.com/sandboxrun/sandboxrun/container/trust"
 	"github.com/sandboxrun/sandboxrun/forkexec"
 	"github.com/sandboxrun/sandboxrun/spec"
@@ -66,22 +65,12 @@ func (s *Store) Create(id string, plan *spec.Plan, o Options) (_ *Sandbox, err e
 	if sb.dir, err = dir.Open("."); err != nil {
 		return nil, fmt.Errorf("create sandbox: %w", err)
 	}
-	filter, err := forkexec.CompileSeccomp(plan.Spec.Linux.Seccomp, runtime.GOARCH)
-	if err != nil {
-		return nil, fail("sandbox_unavailable", "", "create sandbox: %w", err)
-	}
-	if plan.SetGroup {
-		asking, err := setgroup.Filter(plan.Spec.Linux.Seccomp, runtime.GOARCH)
-		if err != nil {
-			return nil, fail("sandbox_unavailable", "", "create sandbox: %w", err)
-		}
-		sb.asking = forkexec.EncodeFilter(asking)
-	}
+	compiled := compileFilters(plan)
 	if sb.sealed, err = forkexec.NewSealed(); err != nil {
 		return nil, fail("sandbox_unavailable", "", "create sandbox: %w", err)
 	}
 	defer sb.sealed.Close()
-	if err := sb.start(plan, o, filter, dir, lock); err != nil {
+	if err := sb.start(plan, o, compiled, dir, lock); err != nil {
 		return nil, err
 	}
 	if err := sb.noteCreated(); err != nil {
@@ -92,7 +81,7 @@ func (s *Store) Create(id string, plan *spec.Plan, o Options) (_ *Sandbox, err e
 
 // start has libcontainer make the namespaces around process 1, builds what programs see in them, proves that it is as
 // planned, and lets process 1 go once the state is on disk.
-func (sb *Sandbox) start(plan *spec.Plan, o Options, filter []unix.SockFilter, dir *os.Root, lock *os.File) error {
+func (sb *Sandbox) start(plan *spec.Plan, o Options, compiled func() (filters, error), dir *os.Root, lock *os.File) error {
 	checks := check.New(plan.Checks, plan.View, sb.store.path)
 	plan = sb.sabotage(plan)
 	trees, err := build.OpenTrees(plan.Spec, plan.View)
@@ -127,7 +116,7 @@ func (sb *Sandbox) start(plan *spec.Plan, o Options, filter []unix.SockFilter, d
 		return err
 	}
 	if err = sb.furnish(plan, trees, build.Await(around, plan)); err == nil {
-		err = sb.prove(plan, o, checks, filter, dir)
+		err = sb.prove(plan, o, checks, compiled, dir)
 	}
 	if err != nil {
 		relay.abandon()
@@ -165,14 +154,19 @@ func (sb *Sandbox) furnish(plan *spec.Plan, trees build.Trees, found *build.Sigh
 }
 
 // prove checks that the sandbox is as it was planned, and only then writes down what execs need to know.
-func (sb *Sandbox) prove(plan *spec.Plan, o Options, checks *check.Checker, filter []unix.SockFilter, dir *os.Root) (err error) {
-	if sb.state.Checks, err = checks.Run(sb.checked(filter)); err != nil {
+func (sb *Sandbox) prove(plan *spec.Plan, o Options, checks *check.Checker, compiled func() (filters, error), dir *os.Root) error {
+	filter, err := compiled()
+	if err != nil {
+		return fail("sandbox_unavailable", "", "create sandbox: %w", err)
+	}
+	sb.asking = filter.asking
+	if sb.state.Checks, err = checks.Run(sb.checked(filter.own)); err != nil {
 		return err
 	}
 	if err := sb.startRecord(plan, o); err != nil {
 		return err
 	}
-	return sb.seal(plan, o, dir, filter)
+	return sb.seal(plan, o, dir, filter.own)
 }
 
 // waitClosed waits until nobody has the other end of a pipe open any more.

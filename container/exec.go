@@ -47,6 +47,7 @@ type Request struct {
 	OutputDir string `json:"-"`
 	// Cancel ends a start that blocks; may be nil.
 	Cancel *Cancel `json:"-"`
+	Carried
 
 	files    []filePair // that the streams are written to besides
 	detached bool       // a monitor looks after it
@@ -77,6 +78,7 @@ type Running struct {
 	stdout   *keeper
 	stderr   *keeper
 	merged   bool // standard error goes the way of standard output
+	carried  carriedBy
 	refusals *refusals
 	pumps    sync.WaitGroup
 
@@ -159,16 +161,14 @@ func (sb *Sandbox) begin(req Request) (_ *Running, err error) {
 	if r.reported, err = sb.reported(&cmd, r.limits); err != nil {
 		return nil, err
 	}
-	if r.lookouts, err = lookOut(sb.state.Launch.Watch, in); err != nil {
-		return nil, err
-	}
 	defer func() {
 		if err != nil {
 			r.lookouts.close()
 		}
 	}()
-	cmd.Mounts = append(cmd.Mounts, r.lookouts.cover()...)
-	r.warnings = r.lookouts.warnings()
+	if err = r.carry(req, &cmd, in); err != nil {
+		return nil, err
+	}
 	keep := keptOutput(r.limits.Limits)
 	r.stdout, r.stderr = newKeeper(keep), newKeeper(keep)
 	r.keepIn(req.files)
@@ -196,7 +196,7 @@ func (r *Running) launch(req Request, cmd *forkexec.Command) error {
 		r.refusals.close()
 		return r.notStarted(err, sb.explain(err, req))
 	}
-	r.Name, r.terminal = r.process.Name, r.process.Terminal
+	r.Name, r.terminal, r.carried.view = r.process.Name, r.process.Terminal, r.process.View
 	streams.flow(&r.pumps)
 	r.refusals.start()
 	if sb.state.Relay != nil && !sb.store.relayAlive(sb.state.ID) {
@@ -251,9 +251,12 @@ func (sb *Sandbox) command(req Request, in lookup.Root) (forkexec.Command, error
 			dir = path.Clean(req.Dir)
 		}
 	}
-	program, err := in.Find(req.Args[0], dir, variable(req.env, "PATH"))
-	if err != nil {
-		return forkexec.Command{}, err
+	program, put := putsProgram(req, req.Args[0], dir)
+	if !put {
+		var err error
+		if program, err = in.Find(req.Args[0], dir, variable(req.env, "PATH")); err != nil {
+			return forkexec.Command{}, err
+		}
 	}
 	filter, err := sb.loadFilter()
 	if err != nil {
@@ -325,6 +328,8 @@ func (sb *Sandbox) explain(err error, req Request) error {
 			sb.state.ID, err)
 	case step.Step == forkexec.StepTerminal:
 		return fail("no_terminal", "", "open a terminal in sandbox %q: %w", sb.state.ID, step.Err)
+	case step.Step == forkexec.StepPut:
+		return putFailed(step)
 	case step.Step == forkexec.StepDir:
 		return fail(lookup.CodeCwd, "it must be a directory that the policy shows", "working directory %s: %w", step.Detail, step.Err)
 	}
@@ -355,6 +360,9 @@ func (r *Running) Signal(sig unix.Signal) error {
 	return r.process.Signal(sig)
 }
 
+// Kill ends the program and all that it has started. Wait still tells what there is to tell.
+func (r *Running) Kill() error { return r.process.Kill() }
+
 // Wait waits until the program has ended, everything that it started is gone and its output is complete.
 func (r *Running) Wait() (*Result, error) {
 	defer r.record.close()
@@ -372,6 +380,7 @@ func (r *Running) Wait() (*Result, error) {
 		r.terminal.Close()
 	}
 	if err != nil {
+		r.carried.view.Close()
 		return nil, err
 	}
 	full := false
@@ -380,6 +389,8 @@ func (r *Running) Wait() (*Result, error) {
 		r.disk.Close()
 	}
 	res := r.conclude(st, time.Since(r.started), full)
+	r.overflowed(res)
+	r.handOver(res)
 	if err := r.noteEnded(res); err != nil && !slices.Contains(res.Warnings, unnoted(err)) {
 		res.Warnings = append(res.Warnings, unnoted(err))
 	}

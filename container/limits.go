@@ -172,6 +172,9 @@ func reachGroups(groups []forkexec.Group) error {
 // group does.
 type effective struct {
 	spec.Limits
+	// cpuFollows is whether the policy says nothing of CPU time: then the program may set any limit of its own, as outside. The
+	// watcher ends it all the same, and so does the wall clock.
+	cpuFollows  bool
 	nproc       bool // processes: RLIMIT_NPROC
 	watchPids   bool // or the watcher
 	watchMemory bool
@@ -179,7 +182,7 @@ type effective struct {
 
 func (sb *Sandbox) effective(req Request) effective {
 	e := &sb.state.Launch
-	l := effective{Limits: e.Limits}
+	l := effective{Limits: e.Limits, cpuFollows: e.CPUFollowsWall}
 	if req.Timeout > 0 {
 		l.Wall = req.Timeout
 		if e.CPUFollowsWall {
@@ -264,7 +267,7 @@ func rlimits(l effective) []forkexec.Rlimit {
 	if l.nproc {
 		add(unix.RLIMIT_NPROC, l.Pids)
 	}
-	if l.CPU > 0 {
+	if l.CPU > 0 && !l.cpuFollows {
 		add(unix.RLIMIT_CPU, int64(math.Ceil((l.CPU + backstop).Seconds())))
 	}
 	return list

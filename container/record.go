@@ -128,10 +128,11 @@ func (sb *Sandbox) session(plan *spec.Plan, o Options) (*record.Session, error) 
 		SpecDigest: record.Digest(oci), Kernel: unix.ByteSliceToString(u.Release[:]), Backend: "libcontainer",
 		Process: process, Network: plan.Network, Limits: recordLimits(sb.state.Limits), Versions: maps.Clone(o.Versions),
 	}
+	cover := spec.CoverOf(plan.View)
 	for _, m := range plan.View.Mounts {
 		source := m.Source
 		if m.Kind == rootfs.MountMask {
-			source = spec.HostPath(plan.View, m.Target)
+			source = cover.HostPath(m.Target)
 		}
 		s.Mounts = append(s.Mounts, record.Mount{Target: m.Target, Source: source, Kind: string(m.Kind), Writable: m.Writable})
 	}

@@ -19,6 +19,9 @@ func (sb *Sandbox) environ(req Request) ([]string, *record.Redactor) {
 	if req.Tty != nil && variable(env, "TERM") == "" {
 		env = append(env, "TERM=xterm")
 	}
+	if req.Answer {
+		env = append(env, "SANDBOXRUN_RESULT="+answerFD)
+	}
 	if !e.Redact {
 		return env, nil
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/sandboxrun/sandboxrun/forkexec"
 	"github.com/sandboxrun/sandboxrun/spec"
+	"github.com/sandboxrun/sandboxrun/transfer"
 )
 
 // Outcomes of an exec, and what they are found to mean.
@@ -25,6 +26,7 @@ const (
 	PidsExceeded   = "pids_exceeded"
 	DiskExceeded   = "disk_exceeded"
 	FileExceeded   = "file_exceeded"
+	OutputExceeded = "output_exceeded"
 	NotStarted     = "not_started"
 	SandboxLost    = "sandbox_lost"
 
@@ -34,6 +36,7 @@ const (
 	FindingMemory      = "MEMORY_EXCEEDED"
 	FindingPids        = "PIDS_EXCEEDED"
 	FindingDisk        = "DISK_EXCEEDED"
+	FindingOutput      = "OUTPUT_EXCEEDED"
 	FindingFile        = "FILE_SIZE_EXCEEDED"
 	FindingUnavailable = "SANDBOX_UNAVAILABLE"
 )
@@ -64,6 +67,10 @@ type Result struct {
 	StderrBase64 string `json:"stderr_base64,omitempty"`
 	// The caller's standard output and error are one file, so both were one pipe, and are counted as standard output.
 	Merged bool `json:"merged,omitempty"`
+
+	Answer    *Answer            `json:"answer,omitempty"`    // see Carried.Answer
+	Collected []Collected        `json:"collected,omitempty"` // see Carried.Collect
+	Dropped   []transfer.Dropped `json:"dropped,omitempty"`   // what was not collected as it was
 
 	Usage    Usage        `json:"usage"`
 	Limits   []spec.Limit `json:"limits,omitempty"`

@@ -133,6 +133,8 @@ type Sandbox struct {
 	asking []byte   // the same, but it asks for modes; see package setgroup
 
 	writable []string // while it is created: see forkexec.Sealed
+
+	opener programOpener
 }
 
 // Open finds a sandbox. A process 1 that has ended is an error with the code "sandbox_lost".
@@ -243,6 +245,7 @@ func (sb *Sandbox) State() *State { return sb.state }
 
 // Close releases the handle. The sandbox lives on.
 func (sb *Sandbox) Close() {
+	sb.opener.close()
 	for _, f := range []*os.File{sb.dir, sb.init, sb.proc} {
 		if f != nil {
 			f.Close()

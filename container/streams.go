@@ -76,9 +76,16 @@ func (s *streams) pipe(innerReads bool, uid, gid int) (inner, outer *os.File, er
 // connect makes the streams of an exec.
 func (r *Running) connect(req Request, cmd *forkexec.Command) (*streams, error) {
 	s := &streams{}
+	var err error
 	if req.Tty != nil {
 		r.connectTerminal(s, req, cmd)
-	} else if err := r.connectPipes(s, req, cmd); err != nil {
+	} else {
+		err = r.connectPipes(s, req, cmd)
+	}
+	if err == nil {
+		err = r.connectAnswer(s, req, cmd)
+	}
+	if err != nil {
 		s.closeTheirs()
 		s.closeOurs()
 		return nil, err
@@ -118,7 +125,7 @@ func (r *Running) connectPipes(s *streams, req Request, cmd *forkexec.Command) e
 			return err
 		}
 		cmd.Stdio[i+1] = inner
-		to := r.refusals.beside(r.output(o.to, o.kept), o.newline)
+		to := r.guard(req, r.refusals.beside(r.output(o.to, o.kept), o.newline))
 		s.add(true, func() { pump(to, outer) })
 	}
 	return nil

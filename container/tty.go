@@ -22,7 +22,7 @@ const endOfInput = 4
 // open it. It is made when the exec starts.
 func (r *Running) connectTerminal(s *streams, req Request, cmd *forkexec.Command) {
 	cmd.Terminal = &forkexec.Terminal{Rows: req.Tty.Rows, Cols: req.Tty.Cols, Settings: req.TtySettings}
-	out := r.refusals.beside(r.output(req.Stdout, r.stdout), "\r\n")
+	out := r.guard(req, r.refusals.beside(r.output(req.Stdout, r.stdout), "\r\n"))
 	// The master stays open until Wait, for Resize. Reading ends when no process has the other end open any more.
 	s.add(true, func() { _, _ = io.Copy(out, r.terminal) })
 	if req.Stdin != nil {

@@ -79,6 +79,9 @@ type lookouts struct {
 type grantDir struct{ fd int }
 
 func (l *lookouts) close() {
+	if l == nil {
+		return
+	}
 	for _, g := range l.grants {
 		unix.Close(g.fd)
 	}

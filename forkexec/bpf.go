@@ -47,7 +47,7 @@ func CompileSeccomp(profile *specs.LinuxSeccomp, arch string) ([]unix.SockFilter
 // bpfCalls is a profile by numbers: what to return for each call that has rules, and for all the others.
 type bpfCalls struct {
 	other uint32
-	rules map[uint32][]bpfRule
+	rules [][]bpfRule // by number
 }
 
 // readProfile checks a profile and brings it into the terms of the kernel.
@@ -66,14 +66,14 @@ func readProfile(profile *specs.LinuxSeccomp, numbers map[string]uint32) (*bpfCa
 	if err != nil {
 		return nil, fmt.Errorf("default action: %w", err)
 	}
-	calls := &bpfCalls{other: other, rules: make(map[uint32][]bpfRule, len(numbers))}
+	calls := &bpfCalls{other: other, rules: make([][]bpfRule, 1+slices.Max(slices.Collect(maps.Values(numbers))))}
 	for i := range profile.Syscalls {
 		if err := calls.add(&profile.Syscalls[i], numbers); err != nil {
 			return nil, err
 		}
 	}
-	for _, number := range calls.numbers() {
-		if a, b, ok := contradiction(calls.rules[number]); ok {
+	for number, rules := range calls.rules {
+		if a, b, ok := contradiction(rules); ok {
 			return nil, fmt.Errorf("call %d: its rules %d and %d can hold at the same time, with different actions",
 				number, a+1, b+1)
 		}
@@ -91,8 +91,12 @@ func (c *bpfCalls) add(entry *specs.LinuxSyscall, numbers map[string]uint32) err
 	if err != nil {
 		return fmt.Errorf("%q: %w", entry.Names, err)
 	}
-	for _, name := range entry.Names {
+	first := make([]bpfRule, len(entry.Names)) // most calls have no other
+	for i, name := range entry.Names {
 		if number, ok := numbers[name]; ok {
+			if c.rules[number] == nil {
+				c.rules[number] = first[i : i : i+1]
+			}
 			c.rules[number] = append(c.rules[number], bpfRule{conds, ret})
 			continue
 		}
@@ -138,9 +142,6 @@ func returnValue(action specs.LinuxSeccompAction, errno *uint) (uint32, error) {
 	}
 	return ret, nil
 }
-
-// numbers returns the calls that have rules, in order.
-func (c *bpfCalls) numbers() []uint32 { return slices.Sorted(maps.Keys(c.rules)) }
 
 // EncodeFilter writes a filter as bytes, as the kernel has it in memory on this machine: 8 for each instruction.
 func EncodeFilter(filter []unix.SockFilter) []byte {

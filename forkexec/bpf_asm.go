@@ -70,9 +70,12 @@ func assembleFilter(calls *bpfCalls) []unix.SockFilter {
 			ranges = append(ranges, bpfRange{start, to})
 		}
 	}
-	for _, number := range calls.numbers() {
-		add(number, a.call(calls.rules[number], calls.other))
-		add(number+1, other)
+	for number, rules := range calls.rules {
+		if rules == nil {
+			continue
+		}
+		add(uint32(number), a.call(rules, calls.other))
+		add(uint32(number)+1, other)
 	}
 	if bpfArch == "amd64" {
 		add(x32Bit, a.ret(unix.SECCOMP_RET_ERRNO|uint32(unix.ENOSYS)))
@@ -170,8 +173,8 @@ func (a *bpfAsm) decide(rules []bpfRule, other uint32) bpfLabel {
 		return a.ret(rules[first].ret)
 	}
 	c := rules[0].conds[0]
-	if starts, field, ok := bpfStarts(rules, c.index); ok {
-		return a.blocks(c.index, starts, field, rules, other)
+	if f, ok := fieldOf(rules, c.index); ok {
+		return a.blocks(&f, rules, other)
 	}
 	no := a.call(without(rules, c), other)
 	yes := a.call(given(rules, c), other)
@@ -179,12 +182,8 @@ func (a *bpfAsm) decide(rules []bpfRule, other uint32) bpfLabel {
 }
 
 // blocks decides by the bits of field of one argument. Between two starts the rules ask the same of them.
-func (a *bpfAsm) blocks(index uint, starts []uint64, field uint64, rules []bpfRule, other uint32) bpfLabel {
-	equal := bpfCond{index: index, op: specs.OpMaskedEqual, mask: field}
-	if field == math.MaxUint64 {
-		equal.op = specs.OpEqualTo
-	}
-	at := dataArgs + 8*uint32(index)
+func (a *bpfAsm) blocks(f *bpfField, rules []bpfRule, other uint32) bpfLabel {
+	at, starts, field := dataArgs+8*uint32(f.index), f.starts, f.field
 	var highs, lows []bpfRange // of the high half, and of the low half within one value of that
 	var last bpfLabel
 	for i, start := range starts {
@@ -192,8 +191,7 @@ func (a *bpfAsm) blocks(index uint, starts []uint64, field uint64, rules []bpfRu
 		if len(lows) == 0 && uint32(start) > 0 {
 			lows = []bpfRange{{0, last}}
 		}
-		equal.value = start
-		last = a.call(given(rules, equal), other)
+		last = a.call(f.given(rules, start), other)
 		lows = append(lows, bpfRange{uint32(start), last})
 		if i+1 < len(starts) && uint32(starts[i+1]>>32) == high {
 			continue

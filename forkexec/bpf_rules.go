@@ -26,7 +26,10 @@ type bpfCond struct {
 
 // readConds checks the conditions of a rule.
 func readConds(args []specs.LinuxSeccompArg) ([]bpfCond, error) {
-	var conds []bpfCond
+	if len(args) == 0 {
+		return nil, nil
+	}
+	conds := make([]bpfCond, 0, len(args))
 	for _, arg := range args {
 		c := bpfCond{index: arg.Index, op: arg.Op, mask: math.MaxUint64, value: arg.Value}
 		switch arg.Op {
@@ -46,7 +49,7 @@ func readConds(args []specs.LinuxSeccompArg) ([]bpfCond, error) {
 		if arg.Index > 5 {
 			return nil, fmt.Errorf("argument %d: a system call has six, counted from 0", arg.Index)
 		}
-		if slices.ContainsFunc(conds, func(d bpfCond) bool { return d.index == c.index }) {
+		if (&bpfRule{conds: conds}).cond(c.index) != nil {
 			return nil, fmt.Errorf("argument %d is compared twice in one rule", arg.Index)
 		}
 		conds = append(conds, c)
@@ -56,9 +59,16 @@ func readConds(args []specs.LinuxSeccompArg) ([]bpfCond, error) {
 
 // contradiction finds two rules of one call that have different actions and can hold at the same time.
 func contradiction(rules []bpfRule) (first, second int, found bool) {
+	if len(rules) < 2 {
+		return 0, 0, false
+	}
+	var f bpfField // where the rules ask for ranges of one argument, most of these are apart
+	if len(rules[0].conds) > 0 {
+		f, _ = fieldOf(rules, rules[0].conds[0].index)
+	}
 	for i := range rules {
 		for j := range i {
-			if rules[i].ret != rules[j].ret && overlap(rules[i].conds, rules[j].conds) {
+			if rules[i].ret != rules[j].ret && !f.apart(i, j) && overlap(rules[i].conds, rules[j].conds) {
 				return j, i, true
 			}
 		}
@@ -68,32 +78,44 @@ func contradiction(rules []bpfRule) (first, second int, found bool) {
 
 // overlap says whether there are arguments for which all conditions of two rules hold.
 func overlap(a, b []bpfCond) bool {
-	for _, c := range a {
-		for _, d := range b {
-			if c.index == d.index && !c.meets(d) {
+	for i := range a {
+		for j := range b {
+			if a[i].index == b[j].index && !a[i].meets(&b[j]) {
 				return false
 			}
 		}
 	}
-	return !slices.ContainsFunc(slices.Concat(a, b), func(c bpfCond) bool { return !c.meets(c) })
+	return possible(a) && possible(b)
+}
+
+// possible says whether there are arguments for which all conditions of a rule hold.
+func possible(conds []bpfCond) bool {
+	for i := range conds {
+		if !conds[i].meets(&conds[i]) {
+			return false
+		}
+	}
+	return true
 }
 
 // meets says whether a value exists for which both conditions hold.
-func (c bpfCond) meets(d bpfCond) bool {
+func (c *bpfCond) meets(d *bpfCond) bool {
 	if c.op == specs.OpMaskedEqual && d.op == specs.OpMaskedEqual {
 		return (c.value^d.value)&c.mask&d.mask == 0
 	}
 	if c.op == specs.OpMaskedEqual {
 		c, d = d, c
 	}
-	for _, s := range c.spans() {
+	spans, n := c.spans()
+	for _, s := range spans[:n] {
 		if d.op == specs.OpMaskedEqual {
 			if least, ok := d.least(s.from); ok && least <= s.to {
 				return true
 			}
 			continue
 		}
-		for _, t := range d.spans() {
+		others, n := d.spans()
+		for _, t := range others[:n] {
 			if max(s.from, t.from) <= min(s.to, t.to) {
 				return true
 			}
@@ -105,8 +127,11 @@ func (c bpfCond) meets(d bpfCond) bool {
 // bpfSpan is a range of numbers, both ends included. It is empty if to is less than from.
 type bpfSpan struct{ from, to uint64 }
 
-// spans returns the values for which a comparison other than SCMP_CMP_MASKED_EQ holds.
-func (c bpfCond) spans() []bpfSpan {
+// holds says whether a number is in a range.
+func (s bpfSpan) holds(v uint64) bool { return s.from <= v && v <= s.to }
+
+// spans returns the values for which a comparison other than SCMP_CMP_MASKED_EQ holds: n ranges.
+func (c *bpfCond) spans() (list [2]bpfSpan, n int) {
 	below, above := bpfSpan{1, 0}, bpfSpan{1, 0}
 	if c.value > 0 {
 		below = bpfSpan{0, c.value - 1}
@@ -116,17 +141,17 @@ func (c bpfCond) spans() []bpfSpan {
 	}
 	switch c.op {
 	case specs.OpEqualTo:
-		return []bpfSpan{{c.value, c.value}}
+		return [2]bpfSpan{{c.value, c.value}}, 1
 	case specs.OpNotEqual:
-		return []bpfSpan{below, above}
+		return [2]bpfSpan{below, above}, 2
 	case specs.OpLessThan:
-		return []bpfSpan{below}
+		return [2]bpfSpan{below}, 1
 	case specs.OpLessEqual:
-		return []bpfSpan{{0, c.value}}
+		return [2]bpfSpan{{0, c.value}}, 1
 	case specs.OpGreaterThan:
-		return []bpfSpan{above}
+		return [2]bpfSpan{above}, 1
 	default: // SCMP_CMP_GE: readConds lets no other through
-		return []bpfSpan{{c.value, math.MaxUint64}}
+		return [2]bpfSpan{{c.value, math.MaxUint64}}, 1
 	}
 }
 
@@ -149,10 +174,10 @@ func (c bpfCond) least(from uint64) (uint64, bool) {
 
 // inField is what a condition asks of its argument as a range of the numbers that the bits of field make, if it is one: all
 // 64 bits, or the lowest 32 or fewer.
-func (c bpfCond) inField() (span bpfSpan, field uint64, ok bool) {
+func (c *bpfCond) inField() (span bpfSpan, field uint64, ok bool) {
 	if c.op != specs.OpMaskedEqual {
-		spans := c.spans()
-		return spans[0], math.MaxUint64, len(spans) == 1
+		spans, n := c.spans()
+		return spans[0], math.MaxUint64, n == 1
 	}
 	width := bits.Len64(c.mask)
 	field = math.MaxUint64 >> (64 - width)
@@ -160,38 +185,89 @@ func (c bpfCond) inField() (span bpfSpan, field uint64, ok bool) {
 	return bpfSpan{c.value, c.value | free}, field, free&(free+1) == 0 && (width <= 32 || width == 64)
 }
 
-// bpfStarts divides a field of an argument where the answer of the rules can change, if all that they ask of the argument are
-// ranges of that field.
-func bpfStarts(rules []bpfRule, index uint) (starts []uint64, field uint64, ok bool) {
-	starts = []uint64{0}
-	for _, c := range condsOf(rules, index) {
-		span, f, ok := c.inField()
-		if len(starts) == 1 {
-			field = f
-		}
-		if !ok || f != field {
-			return nil, 0, false
-		}
-		starts = append(starts, span.from)
-		if span.from <= span.to && span.to < field {
-			starts = append(starts, span.to+1)
-		}
-	}
-	slices.Sort(starts)
-	return slices.Compact(starts), field, true
+// bpfField is an argument of which all that some rules ask are ranges of the numbers that the bits of field make.
+type bpfField struct {
+	index  uint
+	field  uint64
+	spans  []bpfSpan // what each rule asks of it
+	starts []uint64  // where the answer of the rules can change
 }
 
-// condsOf are all that rules ask of one argument.
-func condsOf(rules []bpfRule, index uint) []bpfCond {
-	var list []bpfCond
-	for _, r := range rules {
-		for _, c := range r.conds {
-			if c.index == index {
-				list = append(list, c)
-			}
+// fieldOf looks at one argument that rules ask for.
+func fieldOf(rules []bpfRule, index uint) (_ bpfField, ok bool) {
+	f := bpfField{index: index, spans: make([]bpfSpan, len(rules)), starts: append(make([]uint64, 0, 2*len(rules)+1), 0)}
+	for i := range rules {
+		c := rules[i].cond(index)
+		if c == nil {
+			f.spans[i].to = math.MaxUint64
+			continue
+		}
+		span, field, ok := c.inField()
+		if len(f.starts) == 1 {
+			f.field = field
+		}
+		if !ok || f.field != field {
+			return bpfField{}, false
+		}
+		f.spans[i] = span
+		f.starts = append(f.starts, span.from)
+		if span.from <= span.to && span.to < field {
+			f.starts = append(f.starts, span.to+1)
 		}
 	}
-	return list
+	slices.Sort(f.starts)
+	f.starts = slices.Compact(f.starts)
+	return f, true
+}
+
+// given is the function given for the values of the argument from one start up to the next.
+func (f *bpfField) given(rules []bpfRule, start uint64) []bpfRule {
+	n := 0
+	for _, s := range f.spans {
+		if s.holds(start) {
+			n++
+		}
+	}
+	left := make([]bpfRule, 0, n)
+	for i := range rules {
+		if f.spans[i].holds(start) {
+			left = append(left, bpfRule{rules[i].less(f.index), rules[i].ret})
+		}
+	}
+	return left
+}
+
+// apart says whether no value of the argument is one for two rules.
+func (f *bpfField) apart(i, j int) bool {
+	return f.spans != nil && max(f.spans[i].from, f.spans[j].from) > min(f.spans[i].to, f.spans[j].to)
+}
+
+// cond is what a rule asks of an argument, or nil. It asks once at most.
+func (r *bpfRule) cond(index uint) *bpfCond {
+	for i := range r.conds {
+		if r.conds[i].index == index {
+			return &r.conds[i]
+		}
+	}
+	return nil
+}
+
+// less are a rule's conditions on other arguments.
+func (r *bpfRule) less(index uint) []bpfCond {
+	c := r.cond(index)
+	switch {
+	case c == nil:
+		return r.conds
+	case len(r.conds) == 1:
+		return nil
+	}
+	rest := make([]bpfCond, 0, len(r.conds)-1)
+	for _, c := range r.conds {
+		if c.index != index {
+			rest = append(rest, c)
+		}
+	}
+	return rest
 }
 
 // given returns what is left of rules where a condition is known to hold: less those rules that it excludes, and less the
@@ -199,7 +275,7 @@ func condsOf(rules []bpfRule, index uint) []bpfCond {
 func given(rules []bpfRule, known bpfCond) []bpfRule {
 	var left []bpfRule
 	for _, r := range rules {
-		if slices.ContainsFunc(r.conds, func(c bpfCond) bool { return c.index == known.index && !known.meets(c) }) {
+		if slices.ContainsFunc(r.conds, func(c bpfCond) bool { return c.index == known.index && !known.meets(&c) }) {
 			continue
 		}
 		conds := slices.DeleteFunc(slices.Clone(r.conds), func(c bpfCond) bool { return known.implies(c) })
@@ -234,7 +310,7 @@ func (c bpfCond) implies(d bpfCond) bool {
 		return d.mask&^c.mask == 0 && c.value&d.mask == d.value
 	}
 	not, ok := d.negated()
-	return ok && !c.meets(not)
+	return ok && !c.meets(&not)
 }
 
 // negated is the condition that holds where this one does not, if that can be said as one.

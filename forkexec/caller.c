@@ -42,7 +42,8 @@ static void raise_limit(const struct fx_rlimit *is)
 	syscall(SYS_prlimit64, 0, is->resource, &l, NULL);
 }
 
-// Threads get stacks of the size that RLIMIT_STACK had when the process began, and malloc sets 128 MiB of addresses aside for each.
+// Threads get stacks of the size that RLIMIT_STACK had when the process began, and malloc would set 128 MiB of addresses aside for
+// each of them, which takes four system calls.
 static void fit_threads(void)
 {
 	struct rlimit as, data;
@@ -58,8 +59,7 @@ static void fit_threads(void)
 		}
 		pthread_attr_destroy(&attr);
 	}
-	if (as.rlim_cur != RLIM_INFINITY)
-		mallopt(M_ARENA_MAX, 1);
+	mallopt(M_ARENA_MAX, 1); // little here uses malloc
 }
 
 // The priority puts this before client.c.

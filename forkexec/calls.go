@@ -100,7 +100,7 @@ func Check(c *Command, calls *Calls) (cpu time.Duration, err error) {
 	defer m.pin.Unpin()
 	x, done := c.layout(&m)
 	defer done()
-	x.stub, x.status, x.waiter = -1, -1, -1
+	x.stub, x.status, x.waiter, x.path = -1, -1, -1, nil
 	if len(calls.texts) > 0 {
 		calls.pin.Pin(&calls.texts[0])
 		for _, f := range calls.fix {

@@ -276,8 +276,10 @@ static int init(void *arg)
 	leave_keyring();
 	for (size_t i = 0; i < x->n_mounts; i++) {
 		const struct fx_mount *m = &x->mounts[i];
-		TRY(FX_MOUNT, i, mount(m->source, m->target, m->fstype, m->flags, m->data));
+		TRY(FX_MOUNT, i, m->flags & FX_FRESH ? fx_mount_fresh(m) : mount(m->source, m->target, m->fstype, m->flags, m->data));
 	}
+	if (x->keep_view)
+		TRY(FX_VIEW, 0, fx_keep_view(x));
 	if (x->tty)
 		TRY(FX_TERMINAL, 0, open_terminal(x));
 	const struct fx_limits *l = x->limits;
@@ -289,7 +291,7 @@ static int init(void *arg)
 	TRY(FX_USERNS, 0, clone_pidfd(fx_program, x, 3, CLONE_NEWUSER, &x->program_pidfd));
 	if (x->step != FX_OK)
 		return 125;
-	if (x->n_calls > 0) // there is no program to wait for
+	if (!x->path) // there is no program to wait for
 		return 0;
 	if (has_other_ids(x))
 		TRY(FX_IDS, 0, take_ids_back());
@@ -372,7 +374,7 @@ void fx_start(struct fx_exec *x)
 {
 	unsigned long before;
 	int dumpable = prctl(PR_GET_DUMPABLE, 0, 0, 0, 0), helper = -1;
-	x->reaper_pidfd = x->program_pidfd = x->master = x->slave = -1;
+	x->reaper_pidfd = x->program_pidfd = x->master = x->slave = x->view[0] = x->view[1] = -1;
 	x->helpers[0] = x->helpers[1] = x->cancelled = 0;
 	block_signals(&before);
 	int pid = clone(join, stack(x, 0), CLONE_VM | CLONE_FILES | CLONE_PIDFD | SIGCHLD, x, &helper);

@@ -4,7 +4,7 @@ package forkexec
 
 /*
 #cgo CFLAGS: -std=gnu11 -O2 -Wall -Wextra
-#cgo LDFLAGS: -Wl,--wrap=pthread_create
+#cgo LDFLAGS: -Wl,--wrap=pthread_create -Wl,--wrap=nsexec
 #include "forkexec.h"
 */
 import "C"
@@ -14,6 +14,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path"
 	"runtime"
 	"sync"
 	"sync/atomic"
@@ -56,6 +57,12 @@ type Command struct {
 	Execute    []string // the only files that it can execute, by absolute paths without symlinks; empty: all
 	Once       bool     // the program can execute no other, nor again itself
 	Listener   *os.File // not nil: the filter asks, and its listener is sent over this socket
+	// Puts are written before the program is executed, with its rights.
+	Puts []Put
+	// Result is descriptor 3 of the program; nil: it has none.
+	Result *os.File
+	// KeepView keeps the exec's view open: Process.View.
+	KeepView bool
 	// Cancel ends a start that takes long by a signal; may be nil.
 	Cancel *Cancel
 }
@@ -114,6 +121,7 @@ const (
 	StepExecution = "restrict what can be executed"
 
 	StepTerminal = "open a terminal"
+	StepPut      = "write a file for the program"
 )
 
 func stepName(step C.int) string {
@@ -125,6 +133,7 @@ func stepName(step C.int) string {
 		C.FX_SESSION: "start a session", C.FX_TTY: "take the terminal", C.FX_EXECUTION: StepExecution, C.FX_TERMINAL: StepTerminal, C.FX_STDIO: "set up the standard streams",
 		C.FX_RLIMIT: StepRlimit, C.FX_PRIVILEGE: "drop all privileges",
 		C.FX_DIR: StepDir, C.FX_SECCOMP: StepFilter,
+		C.FX_PUT: StepPut, C.FX_VIEW: "open the exec's view",
 		C.FX_EXECVE: StepExecve, C.FX_REAPER: "start the reaper",
 		C.FX_CGROUP: "enter the exec's control group", C.FX_AFFINITY: "restrict the program to its processors",
 	}
@@ -234,12 +243,14 @@ func Start(c *Command) (*Process, error) {
 		Terminal: file(x.master, "terminal"), status: statusR, reaper: file(x.reaper_pidfd, "pidfd"), program: file(x.program_pidfd, "pidfd"),
 	}
 	if x.step != C.FX_OK {
+		viewOf(x).Close()
 		p.abandon()
 		if p.Terminal != nil {
 			p.Terminal.Close()
 		}
 		return nil, &NumberedError{p.Name, fmt.Errorf("%w: %w", ErrNotStarted, c.stepError(x))}
 	}
+	p.View = viewOf(x)
 	lim.why.Store(int64(x.limits.why)) // the start itself may have taken too long
 	C.fx_limits_started(lim.c)
 	p.supervise()
@@ -257,6 +268,10 @@ func (c *Command) layout(m *cmem) (*C.struct_fx_exec, func()) {
 		path: m.str(c.Path), argv: m.strs(c.Args), envp: m.strs(c.Env), dir: m.str(c.Dir),
 		umask: C.uint(c.Umask), rlimits: m.rlimits(c.Rlimits), n_rlimits: C.size_t(len(c.Rlimits)),
 		filter: m.filter(c.Filter), listener: -1, stacks: (*C.char)(unsafe.Pointer(stack)), signals: -1,
+		puts: m.puts(c.Puts), n_puts: C.size_t(len(c.Puts)), keep_view: C.int(number(c.KeepView)),
+	}
+	if c.Result != nil {
+		x.result = C.int(c.Result.Fd())
 	}
 	for i, f := range c.Stdio {
 		if f != nil {
@@ -301,6 +316,8 @@ func (c *Command) stepError(x *C.struct_fx_exec) *StepError {
 		e.Detail = fmt.Sprintf("%q", c.Path)
 	case x.step == C.FX_EXECUTION && i < len(c.Execute):
 		e.Detail = fmt.Sprintf("to %q", c.Execute[i])
+	case x.step == C.FX_PUT && i < len(c.Puts):
+		e.Detail = fmt.Sprintf("%q", path.Join(c.Puts[i].Parent, c.Puts[i].Name))
 	case x.step == C.FX_DIR:
 		e.Detail = fmt.Sprintf("%q", c.Dir)
 	}

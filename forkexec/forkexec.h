@@ -20,7 +20,7 @@ struct fx_rlimit {
 enum fx_step {
 	FX_OK, FX_SPAWN, FX_GROUPS, FX_JOIN, FX_BECOME, FX_NAMESPACES, FX_MOUNT, FX_IDS, FX_USERNS, FX_MAP, FX_SESSION,
 	FX_TTY, FX_STDIO, FX_RLIMIT, FX_PRIVILEGE, FX_DIR, FX_SECCOMP, FX_EXECVE, FX_REAPER, FX_CGROUP, FX_AFFINITY, FX_TERMINAL,
-	FX_EXECUTION,
+	FX_PUT, FX_VIEW, FX_EXECUTION,
 };
 
 #define FX_CPUS 1024 // as many as a cpu_set_t has
@@ -121,6 +121,17 @@ struct fx_call {
 	volatile int err, done;
 };
 
+// A file to be written before the program is executed, or a directory to be made: put.c.
+struct fx_put {
+	const char *parent;     // of a directory that is to be made; NULL: this is a file
+	const char *name;       // relative to the working directory, or to parent
+	const void *data;
+	size_t size;
+	unsigned mode;          // less the umask
+};
+
+#define FX_FRESH (1ul << 40) // in the flags of a mount: fx_mount_fresh
+
 struct fx_exec {
 	int target;             // pidfd of the sandbox's process 1
 	int namespaces;         // CLONE_NEW* flags of what is joined
@@ -156,6 +167,10 @@ struct fx_exec {
 	char *stacks;           // FX_STACKS bytes
 	struct fx_call *calls;  // made instead of executing the program, if there are any
 	size_t n_calls;
+	const struct fx_put *puts;
+	size_t n_puts;
+	int result;             // descriptor 3 of the program; 0: it has none
+	int keep_view;          // its view is to be kept open: view[]
 
 	// Results. The children share our memory until they exec, so that no pipe is needed to hear of their failures.
 	volatile int step, err;
@@ -163,6 +178,7 @@ struct fx_exec {
 	volatile int reaper_pidfd, program_pidfd;
 	volatile int cancelled; // the signal that has ended the start, or 0
 	volatile int master, slave; // the terminal's ends; the outer one is the launcher's
+	volatile int view[2];   // the root of the exec's view, and its mount namespace; or -1
 	volatile int helpers[2]; // pids of the two processes that led there, to be reaped by us
 };
 
@@ -176,6 +192,11 @@ struct fx_status { // what the reaper reports, in host byte order
 	int64_t left; // processes that were still there when the program ended
 };
 
+int fx_put_all(const struct fx_exec *x, size_t *failed);
+int fx_mount_fresh(const struct fx_mount *m);
+int fx_keep_view(struct fx_exec *x);
+
+#define FX_RESULT 3   // what the program writes its own answer to
 // The beginning and the end of a stream, as container.keeper keeps them: data is as long as limit, and its second half a ring.
 struct fx_kept { char *data; size_t limit, len, next; };
 

@@ -107,7 +107,7 @@ static void thread(struct fx_look *k, const char *tid)
 // lines counts the lines of a file.
 static int64_t lines(struct fx_look *k, const char *path)
 {
-	static _Thread_local char buf[32768];
+	char buf[32768];
 	int64_t sum = 0;
 	int fd = openat(k->l->proc, path, O_RDONLY | O_CLOEXEC);
 	for (ssize_t n; fd >= 0 && !fx_look_late(k) && (n = read(fd, buf, sizeof buf)) > 0;)

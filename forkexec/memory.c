@@ -97,7 +97,7 @@ static void line(struct anonymous *a, const char *text)
 static void add_anonymous(struct fx_look *k, const char *pid)
 {
 	char status[STATUS_SIZE], path[PROC_PATH], name[PROC_PATH + 8];
-	static _Thread_local char buf[CHUNK + 1];
+	char buf[CHUNK + 1];
 	if (strcmp(pid, "1") == 0 || !fx_alive(k, pid, status, path) || kilobytes(status, "\nRssShmem:") == 0)
 		return;
 	snprintf(name, sizeof name, "%s/smaps", path);

@@ -18,6 +18,8 @@ type Process struct {
 	Name string // of the exec, "e000001"
 	// Terminal is the outer end of the program's terminal, if it was to have one. The caller closes it.
 	Terminal *os.File
+	// View is what the program sees, if it was to be kept. The caller closes it.
+	View *View
 
 	limits    *limits
 	cancelled unix.Signal // by which the start was ended

@@ -67,21 +67,30 @@ __attribute__((constructor(102))) static void humble(int argc, char **argv, char
 		_exit(125);
 }
 
-// Descriptors 0, 1 and 2 and nothing else. The numbers may overlap, so they are moved away first.
-static int set_stdio(const int want[3], int listener)
+#define HELD_RESULT 4 // where the descriptor for the program's answer is until the program is executed
+
+// Descriptors 0, 1 and 2 and nothing else, but for what is closed when the program is executed. The numbers may overlap, so they
+// are moved away first.
+static int set_stdio(const struct fx_exec *x)
 {
-	int away[4];
-	for (int i = 0; i < 3; i++)
-		if ((away[i] = fcntl(want[i], F_DUPFD_CLOEXEC, 4)) < 0)
+	const int want[5] = {x->stdio[0], x->stdio[1], x->stdio[2], x->listener, x->result > 0 ? x->result : -1};
+	int away[5];
+	for (int i = 0; i < 5; i++)
+		if (want[i] >= 0 && (away[i] = fcntl(want[i], F_DUPFD_CLOEXEC, 5)) < 0)
 			return -1;
-	if (listener >= 0 && (away[3] = fcntl(listener, F_DUPFD_CLOEXEC, 4)) < 0)
-		return -1;
 	for (int i = 0; i < 3; i++)
 		if (dup2(away[i], i) < 0)
 			return -1;
-	if (listener >= 0 && dup3(away[3], FX_LISTENER, O_CLOEXEC) < 0)
+	int gap = want[3] < 0;
+	if (!gap && dup3(away[3], FX_LISTENER, O_CLOEXEC) < 0)
 		return -1;
-	return (int)LAYER("descriptors", syscall(SYS_close_range, listener >= 0 ? FX_LISTENER + 1 : 3, ~0u, 0));
+	if (want[4] < 0)
+		return (int)LAYER("descriptors", syscall(SYS_close_range, gap ? 3 : FX_LISTENER + 1, ~0u, 0));
+	if (gap && LAYER("descriptors", syscall(SYS_close_range, 3, 3, 0)) < 0)
+		return -1;
+	if (dup3(away[4], HELD_RESULT, O_CLOEXEC) < 0)
+		return -1;
+	return (int)LAYER("descriptors", syscall(SYS_close_range, HELD_RESULT + 1, ~0u, 0));
 }
 
 // The caller's ignored signals and its mask must not reach the program (DOMjudge/domjudge#3669).
@@ -172,7 +181,7 @@ int fx_program(void *arg)
 	if (has_other_ids(x))
 		TRY(FX_IDS, 0, drop_saved_ids());
 	TRY(FX_SESSION, 0, setsid());
-	TRY(FX_STDIO, 0, set_stdio(x->stdio, x->listener));
+	TRY(FX_STDIO, 0, set_stdio(x));
 	if (x->tty)
 		TRY(FX_TTY, 0, ioctl(0, TIOCSCTTY, 0));
 	TRY(FX_RLIMIT, x->n_rlimits, fx_restore_limits());
@@ -184,6 +193,8 @@ int fx_program(void *arg)
 	umask(x->umask);
 	TRY(FX_PRIVILEGE, 0, fx_drop_privileges());
 	TRY(FX_DIR, 0, chdir(x->dir)); // after the capabilities: the program's own rights decide
+	size_t failed = 0;
+	TRY(FX_PUT, failed, fx_put_all(x, &failed)); // signals are blocked: a file that gets too large is an error
 	reset_signals();
 	fx_call(x, FX_UNFILTERED);
 	if (x->n_execute > 0 && LAYER("execution", fx_restrict_execution(x)) != 0)
@@ -192,10 +203,11 @@ int fx_program(void *arg)
 		TRY(FX_SECCOMP, 0, fx_load_once(x));
 	if (x->filter.len > 0)
 		TRY(FX_SECCOMP, 0, fx_load_filter(x));
-	if (x->n_calls > 0) {
-		fx_call(x, FX_IN_PLACE);
+	fx_call(x, FX_IN_PLACE);
+	if (!x->path)
 		return 0;
-	}
+	if (x->result > 0)
+		TRY(FX_STDIO, 0, dup2(HELD_RESULT, FX_RESULT)); // the listener has been sent
 	syscall(SYS_execve, x->path, x->argv, x->envp, x->key[0], x->key[1], x->key[2]);
 	return fail(x, FX_EXECVE, 0);
 }

@@ -41,7 +41,7 @@ static void add_memory(const struct nlattr *a, size_t length, int type, struct s
 // dump asks for all sockets of one kind. It fails where the kernel cannot list them.
 static int dump(int fd, const void *request, size_t size, size_t head, int type, struct sums *s)
 {
-	static _Thread_local char buf[32768] __attribute__((aligned(8)));
+	char buf[32768] __attribute__((aligned(8)));
 	if (send(fd, request, size, 0) != (ssize_t)size)
 		return -1;
 	for (;;) {

@@ -26,6 +26,16 @@ call("name_to_handle_at", HERE, sys.argv[1].encode(), handle, mnt, 0)
 at = os.open(os.path.dirname(sys.argv[1]), os.O_RDONLY)
 call("open_by_handle_at", at, handle, os.O_RDONLY); broke()`,
 	},
+	{name: "find keys, logs, mail or the host's identity beside its programs' data", fails: "ENOENT EACCES", program: `
+for p in ("/etc/machine-id", "/etc/ssh", "/etc/ssl/private", "/etc/sudoers", "/etc/apt", "/etc/systemd", "/etc/pam.d", "/var/log", "/var/mail", "/var/spool",
+          "/var/backups", "/var/lib/dbus", "/var/lib/systemd", "/var/lib/apt", "/var/lib/dpkg/lock", "/var/lib/private"):
+    attempt(lambda: (os.stat(p), broke(p)))
+for top in "/etc", "/var":
+    for d, _, files in os.walk(top):
+        for p in (os.path.join(d, f) for f in files if not os.path.islink(os.path.join(d, f))):
+            attempt(lambda: os.stat(p).st_mode & 4 or (contents(p), broke(p)))
+            f = os.path.basename(p)
+            (f.endswith((".key", ".keytab", ".p12", "id_rsa")) or f in ("machine-id", ".netrc")) and broke(p)`},
 	{name: "list the directory that holds it", args: []string{"$SECRET"}, fails: "ENOENT", program: `"secret" in os.listdir(os.path.dirname(sys.argv[1])) and broke()`},
 	{name: "follow a link that leads out", args: []string{"$WORK/out"}, fails: "ENOENT", program: `contents(sys.argv[1])`},
 	{name: "watch it", args: []string{"$SECRET"}, fails: "ENOENT", program: `

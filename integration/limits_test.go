@@ -284,6 +284,14 @@ func TestLimitCPUDefault(t *testing.T) {
 			b.t.Fatal(err)
 		}
 		same(b.t, "with --timeout 5s", 10.0, value(r))
+		// A program may set any limit of its own where the policy says nothing, as outside.
+		own := b.result("box", "sh", "-c", "ulimit -t 7; ulimit -Ht")
+		same(b.t, "a hard limit of its own", "7\n", own.Stdout)
+		hard, err := exec.Command("sh", "-c", "ulimit -Ht").Output()
+		b.mustDo(err)
+		same(b.t, "the hard limit", string(hard), b.result("box", "sh", "-c", "ulimit -Ht").Stdout)
+		b.create("asked", b.limits(object{"cpu": "30s"}))
+		same(b.t, "the hard limit of a policy", "31\n", b.result("asked", "sh", "-c", "ulimit -Ht").Stdout)
 	})
 }
 

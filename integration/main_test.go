@@ -98,6 +98,7 @@ func setUp() (func(), error) {
 		build, findCases,
 		func() error { return copyTree("testdata", filepath.Join(dir, "integration", "testdata")) },
 		func() error { return copyTree(filepath.Join("..", "examples"), filepath.Join(dir, "examples")) },
+		func() error { return copyTree(filepath.Join("..", "clients"), filepath.Join(dir, "clients")) },
 	}
 	for _, step := range steps {
 		if err := step(); err != nil {

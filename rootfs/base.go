@@ -41,6 +41,7 @@ func (c *compiler) addBase() error {
 			c.showBase(dir, others)
 		}
 		c.addEtc()
+		c.addProgramData()
 	case BaseHost:
 		if err := c.addHost(b); err != nil {
 			return err
@@ -164,7 +165,7 @@ func (c *compiler) addHostTop(name string) {
 
 // showTop binds a top-level directory. An empty one is made instead, so that targets can be made in it.
 func (c *compiler) showTop(host, target string) {
-	if names, err := c.tree.ReadDir(host); err == nil && len(names) == 0 {
+	if names, err := SomeNames(c.Tree, host, 1); err == nil && len(names) == 0 {
 		c.addEntry(Entry{Path: target, Kind: EntryDir, Mode: 0o755})
 		return
 	}

@@ -1,6 +1,7 @@
 package rootfs
 
 import (
+	"io/fs"
 	"slices"
 	"strings"
 	"testing"
@@ -36,9 +37,9 @@ func TestBaseSystem(t *testing.T) {
 		"ro /etc/ssl/certs/", "ro /etc/ssl/openssl.cnf", "ro /sys/devices/system/cpu/",
 	})
 	same(t, "etc", entries(v, "/etc"), []string{
-		"/etc/", "/etc/alternatives/", "/etc/group", "/etc/hostname", "/etc/hosts", "/etc/java-17/", "/etc/ld.so.cache",
+		"/etc/", "/etc/alternatives/", "/etc/group", "/etc/gshadow", "/etc/hostname", "/etc/hosts", "/etc/java-17/", "/etc/ld.so.cache",
 		"/etc/localtime -> /usr/share/zoneinfo/UTC", "/etc/nsswitch.conf", "/etc/os-release -> ../usr/lib/os-release", "/etc/passwd",
-		"/etc/resolv.conf", "/etc/services", "/etc/ssl/", "/etc/ssl/certs/", "/etc/ssl/openssl.cnf",
+		"/etc/resolv.conf", "/etc/services", "/etc/shadow", "/etc/ssl/", "/etc/ssl/certs/", "/etc/ssl/openssl.cnf",
 	})
 	for p, want := range map[string]string{
 		"/bin": "/bin -> usr/bin", "/lib64": "/lib64 -> usr/lib64", "/var": "/var/ /var/tmp -> /tmp", "/run": "/run/", "/proc": "/proc/",
@@ -189,7 +190,11 @@ func TestGeneratedFiles(t *testing.T) { // us01
 	got := map[string]string{}
 	for _, e := range v.Entries {
 		got[e.Path] = e.Content
-		if e.Kind == EntryFile && e.Mode != 0o644 {
+		want := fs.FileMode(0o644)
+		if strings.HasSuffix(e.Path, "shadow") { // as it is to a user outside
+			want = 0
+		}
+		if e.Kind == EntryFile && e.Mode != want {
 			t.Errorf("%s has mode %v", e.Path, e.Mode)
 		}
 	}

@@ -30,6 +30,7 @@ func Compile(r Request) (*View, error) {
 		return nil, err
 	}
 	c.copySmall(v)
+	c.copyTrees(v)
 	return v, nil
 }
 
@@ -42,12 +43,13 @@ type compiler struct {
 	writable    []string // what writableSources has found
 	hands       *hands
 
-	entries map[string]Entry  // links and directories of the root that are there before any mount
-	items   []item            // what is to be mounted
-	bases   map[string]bool   // targets of the base's binds
-	links   map[string]string // every link that a grant's path went through: place → text
-	names   []name            // grants whose path went through links
-	grants  []grant           // what the policy shows of the host, for secrets and hard links
+	entries map[string]Entry   // links and directories of the root that are there before any mount
+	items   []item             // what is to be mounted
+	bases   map[string]bool    // targets of the base's binds
+	small   map[string][]Entry // of those, the directories that may be copied: target → what is in them
+	links   map[string]string  // every link that a grant's path went through: place → text
+	names   []name             // grants whose path went through links
+	grants  []grant            // what the policy shows of the host, for secrets and hard links
 	skipped []string
 
 	scene   *scene
@@ -99,6 +101,7 @@ func newCompiler(r Request) *compiler {
 		tree:    &memoTree{Tree: r.Tree, seen: map[string]statResult{}},
 		entries: map[string]Entry{},
 		bases:   map[string]bool{},
+		small:   map[string][]Entry{},
 		links:   map[string]string{},
 		denied:  map[string]string{},
 		held:    map[string]string{},

@@ -7,17 +7,19 @@ import (
 	"strings"
 )
 
-// etcShown are the files of the host's /etc that base "system" shows: what libraries need to find certificates, other
-// libraries, time zones, services and themselves. Nothing that tells secrets (/etc/ssl/private, shadow, ssh) or names of
-// the host's users. Patterns are path.Match's.
+// etcShown are the files of the host's /etc that base "system" shows beside the data of installed programs: what libraries and shells need
+// to find certificates, other libraries, time zones, services and themselves. Nothing that tells secrets (/etc/ssl/private, shadow, ssh)
+// or names of the host's users. Patterns are path.Match's.
 var etcShown = []string{ //nolint:gochecknoglobals // a table
 	// programs and libraries
-	"alternatives", "ld.so.cache", "java-*", "ImageMagick-*", "magic", "fonts",
+	"alternatives", "ld.so.cache", "java-*", "ImageMagick-*", "magic", "magic.mime", "fonts",
+	// shells, line editing, terminals, paper, manual pages
+	"bash.bashrc", "inputrc", "shells", "DIR_COLORS", "papersize", "manpath.config", "mke2fs.conf", "login.defs",
 	// certificates
 	"ssl/certs", "ssl/openssl.cnf", "pki/tls/certs", "pki/ca-trust",
 	// time, names, kinds
 	"localtime", "timezone", "locale.alias", "os-release", "debian_version", "services", "protocols", "host.conf",
-	"gai.conf", "mime.types",
+	"gai.conf", "mime.types", "mailcap", "rpc", "networks", "ethertypes", "netconfig", "bindresvport.blacklist",
 }
 
 func (c *compiler) addEtc() {
@@ -70,6 +72,15 @@ func (c *compiler) copySmall(v *View) {
 type generated struct {
 	name, content string
 	ownOnly       bool // not over a file that a base brings
+	closed        bool // nobody can open it
+}
+
+func (g *generated) entry(p string) Entry {
+	e := Entry{Path: p, Kind: EntryFile, Mode: 0o644, Content: g.content}
+	if g.closed {
+		e.Mode = 0
+	}
+	return e
 }
 
 func (c *compiler) generated() []generated {
@@ -79,6 +90,9 @@ func (c *compiler) generated() []generated {
 		{name: "hosts", content: fmt.Sprintf("127.0.0.1\tlocalhost %s\n::1\tlocalhost ip6-localhost ip6-loopback\n", c.Hostname)},
 		{name: "hostname", content: c.Hostname + "\n"},
 		{name: "resolv.conf", content: c.ResolvConf},
+		// The C library answers a user without rights that it may not know, not that there is no such file.
+		{name: "shadow", ownOnly: true, closed: true},
+		{name: "gshadow", ownOnly: true, closed: true},
 		{name: "nsswitch.conf", content: "passwd: files\ngroup: files\nhosts: files dns\n", ownOnly: true},
 	}
 }
@@ -96,7 +110,7 @@ func (c *compiler) addGenerated() error {
 		}
 		if spot.Kind == PlaceRoot {
 			c.scene.makeDirs(parent(spot.Path))
-			c.scene.entries[spot.Path] = Entry{Path: spot.Path, Kind: EntryFile, Mode: 0o644, Content: g.content}
+			c.scene.entries[spot.Path] = g.entry(spot.Path)
 			continue
 		}
 		byName := c.scene.mounts[spot.Path] != nil && c.classes[spot.Path] >= classRead

@@ -150,7 +150,7 @@ func (x *Explainer) whyNotGranted(e *Explanation) {
 	base := rule{keyBase, place(cmp.Or(x.Policy.Base.From, fromDefault)), ""}
 	e.decidedBy(base)
 	what := map[string]string{
-		BaseSystem: "shows /usr, /lib*, /bin and a few files of /etc",
+		BaseSystem: "shows /usr, /lib*, /bin, and of /etc and /var what installed programs keep there for every user",
 		BaseHost:   "shows no homes, run directories, mounts and directories of users",
 		BaseNone:   "shows nothing",
 		BaseRootfs: "shows what lies in " + shown(x.Policy.Base.Dir),
@@ -158,5 +158,7 @@ func (x *Explainer) whyNotGranted(e *Explanation) {
 	e.say("no rule shows it, and %s %s", x.baseText(base), what[cmp.Or(x.Policy.Base.Kind, BaseSystem)])
 	if _, err := follow(x.seen.tree, e.Real); errors.Is(err, fs.ErrNotExist) {
 		e.say("nor does the host have it")
+		return
 	}
+	x.whyNoData(e)
 }

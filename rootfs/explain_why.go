@@ -99,6 +99,13 @@ func (e *Explanation) say(format string, args ...any) {
 	e.Why = append(e.Why, fmt.Sprintf(format, args...))
 }
 
+// sayIf says a sentence that may be empty.
+func (e *Explanation) sayIf(text string) {
+	if text != "" {
+		e.say("%s", text)
+	}
+}
+
 // reasons fills in why.
 func (x *Explainer) reasons(e *Explanation) {
 	if e.Rule == fromDefault { // own has said all
@@ -210,6 +217,9 @@ func (x *Explainer) whyShown(e *Explanation, m *Mount) {
 	if e.Host != e.Real {
 		e.say("it is the host's %s", shown(e.Host))
 	}
+	if r.key == keyBase {
+		e.sayIf(x.systemRule(m.Target))
+	}
 	if up := x.seen.cover(parent(m.Target)); m.Target != "/" && up != nil && up.Kind == MountBind && up.Writable != m.Writable {
 		if other := x.ruleOf(up); other != r {
 			e.say("that wins over %s, which shows %s: the nearer rule decides", other, shown(up.Target))
@@ -264,12 +274,14 @@ func (x *Explainer) whyEntry(e *Explanation) {
 		e.say("it is a directory of the sandbox's own root, the way to what is shown below it")
 	case entry.Kind == EntryDir:
 		e.say("it is a directory of the sandbox's own root")
+		e.sayIf(x.systemRule(e.Real))
 	case x.isGenerated(e.Real):
 		e.say("sandboxrun writes it for each sandbox; the host's own is not shown")
 	default:
 		r := x.ruleOf(&Mount{Kind: MountBind, Source: e.Real, From: cmp.Or(x.Policy.Base.From, fromDefault)})
 		e.decidedBy(r)
 		e.say("it is a copy of the host's, made with the sandbox: %s", r)
+		e.sayIf(x.systemRule(e.Real))
 	}
 }
 

@@ -14,12 +14,15 @@ type fakeTree struct {
 	nodes  map[string]*fakeNode
 	mounts []HostMount
 	nextIn uint64
+	// content is whether files can be read. Each has its path in it.
+	content bool
 }
 
 type fakeNode struct {
 	mode fs.FileMode
 	text string // of a link
 	uid  int
+	gid  int
 	ino  uint64
 	more uint64 // hard links beside the first
 	err  error
@@ -128,7 +131,7 @@ func (f *fakeTree) Lstat(p string) (Info, error) {
 	if err != nil {
 		return Info{}, err
 	}
-	return Info{Mode: n.mode, UID: n.uid, Dev: 1, Ino: n.ino, Nlink: 1 + n.more}, nil
+	return Info{Mode: n.mode, UID: n.uid, GID: n.gid, Dev: 1, Ino: n.ino, Nlink: 1 + n.more}, nil
 }
 
 func (f *fakeTree) Readlink(p string) (string, error) {
@@ -153,8 +156,14 @@ func (f *fakeTree) ReadDir(p string) ([]string, error) {
 	return names, nil
 }
 
-func (f *fakeTree) ReadFile(string) ([]byte, error) { return nil, fs.ErrNotExist }
-func (f *fakeTree) Mounts() []HostMount             { return f.mounts }
+func (f *fakeTree) ReadFile(p string) ([]byte, error) {
+	if f.nodes[p] == nil || !f.content {
+		return nil, fs.ErrNotExist
+	}
+	return []byte(p), nil
+}
+
+func (f *fakeTree) Mounts() []HostMount { return f.mounts }
 
 func (f *fakeTree) paths() []string { return slices.Sorted(maps.Keys(f.nodes)) }
 

@@ -171,3 +171,14 @@ func (m *memoTree) Lstat(p string) (Info, error) {
 	m.seen[p] = statResult{info, err}
 	return info, err
 }
+
+// SomeNames gives at most so many names of a directory, sorted. Which ones is up to the tree.
+func SomeNames(tree Tree, dir string, most int) ([]string, error) {
+	if t, ok := tree.(interface {
+		Some(dir string, most int) ([]string, error)
+	}); ok {
+		return t.Some(dir, most)
+	}
+	names, err := tree.ReadDir(dir)
+	return names[:min(len(names), most)], err
+}

@@ -38,7 +38,7 @@ type Workspace struct {
 
 // Base kinds: what the program's root shows before any grant.
 const (
-	BaseSystem = "system" // /usr, /bin, /lib*, a few files of /etc
+	BaseSystem = "system" // /usr, /bin, /lib*, and what installed programs keep in /etc and /var for every user
 	BaseHost   = "host"   // the host's root read-only, with homes, run directories and mounts hidden
 	BaseNone   = "none"   // nothing
 	BaseRootfs = "rootfs" // a directory that holds a root file system

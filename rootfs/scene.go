@@ -39,12 +39,18 @@ func (v *View) Lookup(tree Tree, inside string) (Place, error) {
 
 // Inside gives every name, sorted, by which the host path is shown inside. Symbolic links add further names to these.
 // The host path must have its links resolved; it need not exist.
-func (v *View) Inside(host string) []string {
-	var names []string
-	for inside := range v.scene(nil).hostNames()(host) {
-		names = append(names, inside)
+func (v *View) Inside(host string) []string { return v.Names()(host) }
+
+// Names is Inside for many host paths: it looks at the mounts once.
+func (v *View) Names() func(host string) []string {
+	hostNames := v.scene(nil).hostNames()
+	return func(host string) []string {
+		var names []string
+		for inside := range hostNames(host) {
+			names = append(names, inside)
+		}
+		return sortedUnique(names)
 	}
-	return sortedUnique(names)
 }
 
 func (v *View) scene(tree Tree) *scene {

@@ -15,8 +15,8 @@ func TestOrder(t *testing.T) {
 		"bind /adapter /w/adapter", "workspace tmpfs /w", "deny /p/.env")
 	checkView(t, tree, v)
 	same(t, "entries", entries(v, "/"), []string{
-		"/dev/", "/etc/", "/etc/group", "/etc/hostname", "/etc/hosts", "/etc/nsswitch.conf", "/etc/passwd", "/etc/resolv.conf",
-		"/home/", "/home/u/", "/p/", "/proc/", "/run/", "/sys/", "/tmp/", "/v/", "/v/1 -> 1.2", "/v/1.2/", "/var/", "/var/tmp -> /tmp", "/w/",
+		"/dev/", "/etc/", "/etc/group", "/etc/gshadow", "/etc/hostname", "/etc/hosts", "/etc/nsswitch.conf", "/etc/passwd", "/etc/resolv.conf",
+		"/etc/shadow", "/home/", "/home/u/", "/p/", "/proc/", "/run/", "/sys/", "/tmp/", "/v/", "/v/1 -> 1.2", "/v/1.2/", "/var/", "/var/tmp -> /tmp", "/w/",
 	})
 	var all []string
 	for _, m := range v.Mounts {

@@ -1,6 +1,7 @@
 package rootfs
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -21,26 +22,36 @@ func HostTree() (Tree, error) {
 		return nil, fmt.Errorf("list host mounts: %w", err)
 	}
 	mounts, remote := parseMounts(string(data))
-	return hostTree{mounts, &servers{targets: remote, silent: map[string]bool{}}}, nil
+	t := hostTree{mounts: mounts, servers: &servers{targets: remote, silent: map[string]bool{}}}
+	t.data = inBackground(func() []datum { return programData(t) })
+	return t, nil
 }
 
 type hostTree struct {
 	mounts  []HostMount
 	servers *servers
+	data    func() []datum
+}
+
+// programData is what a look at the host has found that began when the tree was made: meanwhile there is other work to do.
+func (t hostTree) programData() []datum { return t.data() }
+
+// inBackground begins to work, and returns a function that waits for the result.
+func inBackground[T any](work func() T) func() T {
+	done := make(chan struct{})
+	var result T
+	go func() {
+		defer close(done)
+		result = work()
+	}()
+	return func() T {
+		<-done
+		return result
+	}
 }
 
 func (t hostTree) Lstat(p string) (Info, error) {
-	fi, err := ask(t.servers, p, func() (fs.FileInfo, error) { return os.Lstat(p) })
-	if err != nil {
-		return Info{}, treeError(err)
-	}
-	info := Info{Mode: fi.Mode(), Size: fi.Size()}
-	if st, ok := fi.Sys().(*syscall.Stat_t); ok {
-		// The types of these fields differ between architectures.
-		info.UID, info.GID = int(st.Uid), int(st.Gid)
-		info.Dev, info.Ino, info.Nlink = uint64(st.Dev), st.Ino, uint64(st.Nlink)
-	}
-	return info, nil
+	return ask(t.servers, p, func() (Info, error) { return lstat(p) })
 }
 
 func (t hostTree) Readlink(p string) (string, error) {
@@ -49,15 +60,7 @@ func (t hostTree) Readlink(p string) (string, error) {
 }
 
 func (t hostTree) ReadDir(p string) ([]string, error) {
-	list, err := ask(t.servers, p, func() ([]fs.DirEntry, error) { return os.ReadDir(p) })
-	if err != nil {
-		return nil, treeError(err)
-	}
-	names := make([]string, len(list))
-	for i, e := range list {
-		names[i] = e.Name()
-	}
-	return names, nil
+	return ask(t.servers, p, func() ([]string, error) { return some(p, -1, 0) })
 }
 
 // ReadFile reads a regular file, and opens nothing else.
@@ -71,11 +74,18 @@ func readFile(p string) ([]byte, error) {
 		return nil, treeError(err)
 	}
 	defer f.Close()
-	data, err := io.ReadAll(io.LimitReader(f, maxReadFile+1))
-	if err == nil && len(data) > maxReadFile {
-		err = fmt.Errorf("read %q: larger than %d bytes", p, maxReadFile)
+	info, err := f.Stat()
+	if err != nil {
+		return nil, treeError(err)
 	}
-	return data, err
+	data := bytes.NewBuffer(make([]byte, 0, min(max(info.Size(), 0), maxReadFile)+bytes.MinRead))
+	if _, err := data.ReadFrom(io.LimitReader(f, maxReadFile+1)); err != nil {
+		return nil, err
+	}
+	if data.Len() > maxReadFile {
+		return nil, fmt.Errorf("read %q: larger than %d bytes", p, maxReadFile)
+	}
+	return data.Bytes(), nil
 }
 
 // Open opens a regular file for Explainer.Program, in the same way.

@@ -43,7 +43,7 @@ func checks(p *Policy, h *Host, id identity, plan *Plan) hooks.Subject {
 }
 
 func addGrants(s *hooks.Subject, v *rootfs.View) {
-	grants := 0
+	grants, cover := 0, CoverOf(v)
 	for _, m := range v.Mounts {
 		if m.Pin { // it shows no additional file, and is hidden itself
 			continue
@@ -51,7 +51,7 @@ func addGrants(s *hooks.Subject, v *rootfs.View) {
 		p := hooks.Path{Inside: m.Target, Host: m.Source, Dir: m.Dir, Idmapped: m.Idmapped}
 		switch {
 		case m.Kind == rootfs.MountMask:
-			p.Kind, p.Host = hooks.Mask, HostPath(v, m.Target)
+			p.Kind, p.Host = hooks.Mask, cover.HostPath(m.Target)
 			s.Paths = append(s.Paths, p)
 			continue
 		case m.Kind == rootfs.MountTmpfs && !writableTmpfs(m):
@@ -114,20 +114,4 @@ func names(v *rootfs.View, host string) []string {
 		}
 	}
 	return list
-}
-
-// HostPath is the host path that a bind shows at a path inside, ignoring masks; empty if no bind shows one.
-func HostPath(v *rootfs.View, inside string) string {
-	longest, host := -1, ""
-	for _, m := range v.Mounts {
-		rel, err := filepath.Rel(m.Target, inside)
-		if err != nil || !filepath.IsLocal(rel) || m.Kind == rootfs.MountMask || len(m.Target) <= longest {
-			continue
-		}
-		longest, host = len(m.Target), ""
-		if m.Kind == rootfs.MountBind && m.Source != "" {
-			host = filepath.Join(m.Source, rel)
-		}
-	}
-	return host
 }

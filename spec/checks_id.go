@@ -44,11 +44,15 @@ func foreign(p *Policy, tree rootfs.Tree, plan *Plan) []hooks.Path {
 			list = append(list, hooks.Path{Inside: f}) // a device covers it
 		}
 	}
+	cover := CoverOf(plan.View)
 	for _, m := range plan.View.Mounts {
+		if len(list) >= mostForeign {
+			break
+		}
 		if writableTmpfs(m) || granted(p, m) || m.Pin && m.Link {
 			continue
 		}
-		it := hooks.Path{Inside: m.Target, Host: m.Source, Dir: m.Dir, Named: !inGrant(p, plan.View, path.Dir(m.Target))}
+		it := hooks.Path{Inside: m.Target, Host: m.Source, Dir: m.Dir, Named: !inGrant(p, cover, path.Dir(m.Target))}
 		list = append(list, it)
 		if m.Kind == rootfs.MountBind && m.Dir {
 			list = append(list, within(tree, m)...)
@@ -62,8 +66,8 @@ func foreign(p *Policy, tree rootfs.Tree, plan *Plan) []hooks.Path {
 }
 
 // inGrant reports whether a grant, or a file system of the program's own, shows a path.
-func inGrant(p *Policy, v *rootfs.View, inside string) bool {
-	m := Covering(v, inside)
+func inGrant(p *Policy, cover *Cover, inside string) bool {
+	m := cover.Mount(inside)
 	return m != nil && (granted(p, *m) || writableTmpfs(*m))
 }
 
@@ -77,19 +81,19 @@ func writableTmpfs(m rootfs.Mount) bool {
 // not empty. The entry must not be a program, because a change of its owner would remove its file capabilities.
 func within(tree rootfs.Tree, m rootfs.Mount) []hooks.Path {
 	const most = 20 // names that it looks at
-	names, err := tree.ReadDir(m.Source)
+	names, err := rootfs.SomeNames(tree, m.Source, most)
 	if err != nil {
 		return nil
 	}
 	var found []hooks.Path
-	for _, name := range names[:min(len(names), most)] {
+	for _, name := range names {
 		info, err := tree.Lstat(path.Join(m.Source, name))
 		plain := err == nil && info.Mode.IsRegular() && info.Mode&(0o111|fs.ModeSetuid|fs.ModeSetgid) == 0
 		if !plain && (err != nil || !info.Mode.IsDir()) {
 			continue
 		}
 		if len(found) > 0 {
-			if in, err := tree.ReadDir(path.Join(m.Source, name)); err != nil || len(in) == 0 {
+			if in, err := rootfs.SomeNames(tree, path.Join(m.Source, name), 1); err != nil || len(in) == 0 {
 				continue
 			}
 			found[0].Beside = path.Join(m.Target, name)

@@ -103,11 +103,15 @@ func network(p *Policy, h *Host, plan *Plan) error {
 // sees. A socket that is granted by its own path gets no warning. (deer-flow#5145, moby#14767)
 func sockets(h *Host, plan *Plan) {
 	const most = 5
+	named := map[string]bool{}
+	for _, m := range plan.View.Mounts {
+		named[m.Source] = true
+	}
 	var seen []string
+	names := plan.View.Names()
 	for _, socket := range h.Sockets {
-		named := func(m rootfs.Mount) bool { return m.Source == socket }
-		if !slices.ContainsFunc(plan.View.Mounts, named) {
-			seen = append(seen, plan.View.Inside(socket)...)
+		if !named[socket] {
+			seen = append(seen, names(socket)...)
 		}
 	}
 	for i, name := range seen {

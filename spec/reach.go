@@ -15,11 +15,12 @@ func makeWay(p *Policy, h *Host, id identity, plan *Plan) {
 		return
 	}
 	const size, inodes, mode = 1 << 20, 4096, 0o755
+	cover := CoverOf(plan.View)
 	for _, m := range plan.View.Mounts {
 		if !granted(p, m) {
 			continue
 		}
-		closed := topClosed(h.Tree, plan.View, m.Target)
+		closed := topClosed(h.Tree, cover, m.Target)
 		if closed == "" {
 			continue
 		}
@@ -27,6 +28,7 @@ func makeWay(p *Policy, h *Host, id identity, plan *Plan) {
 		plan.View.Mounts = slices.Insert(slices.Clone(plan.View.Mounts), at, rootfs.Mount{
 			Kind: rootfs.MountTmpfs, Target: closed, Dir: true, Size: size, Inodes: inodes, Mode: mode, From: p.Files.Base.From,
 		})
+		cover = CoverOf(plan.View)
 	}
 }
 
@@ -36,11 +38,11 @@ func below(inside, dir string) bool {
 }
 
 // topClosed is the topmost directory above a path that others may not search and that a bind shows without idmapping.
-func topClosed(tree rootfs.Tree, v *rootfs.View, inside string) string {
+func topClosed(tree rootfs.Tree, cover *Cover, inside string) string {
 	const search = 0o001
 	top := ""
 	for dir := path.Dir(inside); dir != "/"; dir = path.Dir(dir) {
-		m := Covering(v, dir)
+		m := cover.Mount(dir)
 		if m == nil || m.Kind != rootfs.MountBind || m.Source == "" || m.Idmapped {
 			continue
 		}
@@ -50,15 +52,4 @@ func topClosed(tree rootfs.Tree, v *rootfs.View, inside string) string {
 		}
 	}
 	return top
-}
-
-// Covering is the mount that shows a path; nil if the path is on the sandbox's own root.
-func Covering(v *rootfs.View, inside string) *rootfs.Mount {
-	var found *rootfs.Mount
-	for i, m := range v.Mounts {
-		if below(inside, m.Target) && (found == nil || len(m.Target) > len(found.Target)) {
-			found = &v.Mounts[i]
-		}
-	}
-	return found
 }

@@ -148,12 +148,13 @@ func CheckTrusted(v *rootfs.View, g Ground) error {
 // inspection is a view with the places that its mounts show, and the trusted files near them.
 type inspection struct {
 	view    *rootfs.View
+	cover   *Cover
 	shown   [][]Shown // by mount
 	trusted []Trusted
 }
 
 func inspect(v *rootfs.View, g Ground) (*inspection, error) {
-	in := &inspection{view: v, shown: make([][]Shown, len(v.Mounts))}
+	in := &inspection{view: v, cover: CoverOf(v), shown: make([][]Shown, len(v.Mounts))}
 	if g == nil {
 		return in, nil
 	}
@@ -194,7 +195,7 @@ func (in *inspection) each(judge func(m *rootfs.Mount, s Shown, t *Trusted) erro
 }
 
 func (in *inspection) check() error {
-	return in.each(func(m *rootfs.Mount, s Shown, t *Trusted) error { return judge(in.view, m, s, t) })
+	return in.each(func(m *rootfs.Mount, s Shown, t *Trusted) error { return in.judge(m, s, t) })
 }
 
 // hide lists the host paths of state directories, or of parts of them, below grants. check judges a grant that is a state directory
@@ -206,7 +207,7 @@ func (in *inspection) hide() []string {
 		if !near || !t.State || host == m.Source {
 			return nil
 		}
-		cover := Covering(in.view, insidePath(m, host))
+		cover := in.cover.Mount(insidePath(m, host))
 		if cover.Kind != rootfs.MountMask && (m.Writable || cover == m && !t.Absent) {
 			list = append(list, host)
 		}
@@ -229,7 +230,7 @@ func insidePath(m *rootfs.Mount, host string) string {
 }
 
 // judge compares one place that a mount shows with one trusted file.
-func judge(v *rootfs.View, m *rootfs.Mount, s Shown, t *Trusted) error {
+func (in *inspection) judge(m *rootfs.Mount, s Shown, t *Trusted) error {
 	if m.Writable && slices.ContainsFunc(t.Links, func(l Place) bool { return l.Within(s.Place) }) {
 		return trustedError(m, t, "holds a symlink on the way to", "name "+t.What+" by a path without symlinks")
 	}
@@ -238,9 +239,9 @@ func judge(v *rootfs.View, m *rootfs.Mount, s Shown, t *Trusted) error {
 		return nil
 	}
 	inside := insidePath(m, host)
-	cover, part := Covering(v, inside), !t.Place.Within(s.Place)
+	cover, part := in.cover.Mount(inside), !t.Place.Within(s.Place)
 	switch {
-	case t.State && hidden(v, m, inside, t):
+	case t.State && in.hidden(m, inside, t):
 	case part && !t.Readable && !t.Output:
 		return trustedError(m, t, "lies in", trustedHint)
 	case part:
@@ -259,11 +260,11 @@ func judge(v *rootfs.View, m *rootfs.Mount, s Shown, t *Trusted) error {
 
 // hidden reports whether the program cannot see a state directory below a mount: it is masked, with a pinned mask, or it does not
 // exist and is denied. A directory that appears later in a read-only grant was not made by the program, so it is harmless.
-func hidden(v *rootfs.View, m *rootfs.Mount, inside string, t *Trusted) bool {
-	if cover := Covering(v, inside); cover != nil && cover.Kind == rootfs.MountMask {
+func (in *inspection) hidden(m *rootfs.Mount, inside string, t *Trusted) bool {
+	if cover := in.cover.Mount(inside); cover != nil && cover.Kind == rootfs.MountMask {
 		return true
 	}
-	return t.Absent && !m.Writable || slices.ContainsFunc(v.Absent, func(d rootfs.Denied) bool { return d.Inside == inside })
+	return t.Absent && !m.Writable || slices.ContainsFunc(in.view.Absent, func(d rootfs.Denied) bool { return d.Inside == inside })
 }
 
 const trustedHint = "grant a directory that has nothing else in it (mkdir work; cd work), or move what is in the way"

@@ -42,9 +42,9 @@ func (s *steps) limitsView(plan *spec.Plan) {
 		return
 	}
 	for _, dir := range []string{"/sys", "/sys/fs", limitsDir} {
-		if !s.made[dir] {
+		if !s.made.has(dir) {
 			s.ops = append(s.ops, forkexec.Op{Kind: forkexec.OpMkdir, Target: newRoot + dir, Flags: 0o755})
-			s.made[dir] = true
+			s.made.add(dir)
 		}
 	}
 	const safe = unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC

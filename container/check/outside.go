@@ -55,12 +55,13 @@ func probePaths(view *rootfs.View, state string) []hooks.Path {
 		list = append(list, filepath.Clean(u.HomeDir))
 	}
 	var paths []hooks.Path
+	cover := spec.CoverOf(view)
 	for _, p := range list {
 		real, err := filepath.EvalSymlinks(p)
 		if err != nil || real == "/" {
 			continue
 		}
-		if shown := spec.HostPath(view, p); shown == p || shown == real {
+		if shown := cover.HostPath(p); shown == p || shown == real {
 			continue // granted, or masked and looked at as such
 		}
 		paths = append(paths, hooks.Path{Kind: hooks.ProbePath, Inside: p, Host: p})

@@ -100,8 +100,10 @@ func EachInit(found func(proc string)) {
 	}
 	defer dir.Close()
 	names, _ := dir.Readdirnames(-1)
+	may := sessionLeaders()
 	for _, name := range names {
-		if name[0] < '1' || name[0] > '9' {
+		pid, err := strconv.Atoi(name)
+		if err != nil || !may(pid) {
 			continue
 		}
 		proc := "/proc/" + name
@@ -112,6 +114,22 @@ func EachInit(found func(proc string)) {
 		if ours, _ := OwnChild(proc); ours {
 			found(proc)
 		}
+	}
+}
+
+// sessionLeaders returns a function that says whether a process may lead a session, as every process 1 does: it was made so by
+// libcontainer, and nothing takes that from it. To ask costs a tenth of a look into /proc. Where /proc is that of a PID namespace
+// above ours the numbers in it are not ours, and any process may.
+func sessionLeaders() func(pid int) bool {
+	status, err := os.ReadFile("/proc/self/status")
+	_, text, _ := strings.Cut(string(status), "\nNSpid:")
+	line, _, _ := strings.Cut(text, "\n")
+	if err != nil || len(strings.Fields(line)) != 1 {
+		return func(int) bool { return true }
+	}
+	return func(pid int) bool {
+		session, err := unix.Getsid(pid)
+		return err != nil || session == pid
 	}
 }
 

@@ -1,0 +1,153 @@
+/** What is put: a text, bytes, or a file or directory of the host. */
+export type Content = string | Uint8Array | { file: string };
+
+/** Something that could not be done, with a stable code and a hint. */
+export class SandboxError extends Error {
+  constructor(message: string, code?: string, hint?: string);
+  readonly code: string;
+  readonly hint: string;
+}
+
+/** A `sandboxrun serve --stdio`, a process of its own. It ends with this process, and every sandbox with it. */
+export class Client {
+  constructor(options?: { path?: string; root?: string; env?: NodeJS.ProcessEnv });
+  call(method: string, params?: object): Promise<any>;
+  begin(method: string, params: object, onOutput?: OnOutput): { id: number; answer: Promise<any> };
+  /** Ends every sandbox of this client. */
+  close(): Promise<void>;
+}
+
+export type OnOutput = (stream: "stdout" | "stderr", data: Buffer) => void;
+
+/** Paths of the host, as the options of `sandboxrun create`. */
+export interface SandboxOptions {
+  /** The name of a preset, the path of a policy file, or the policy itself. */
+  policy?: string | object;
+  /** The policy itself, TOML or JSON. */
+  policyText?: string;
+  read?: string[];
+  write?: string[];
+  bind?: string[];
+  deny?: string[];
+  allowHost?: string[];
+  id?: string;
+  record?: string;
+  /** All sandboxes share one unless they are given another. */
+  client?: Client;
+}
+
+export interface Collect {
+  path: string;
+  max?: number;
+  to?: string;
+}
+
+export interface ExecOptions {
+  /** Files to write first, relative to the working directory. */
+  put?: Record<string, Content>;
+  /** Paths and patterns to read in the end: `files` of the result. */
+  collect?: (string | Collect)[];
+  /** Directories that are empty for this program and gone after it. */
+  fresh?: string[];
+  env?: Record<string, string>;
+  cwd?: string;
+  stdin?: string | Uint8Array;
+  /** Input comes by `write`. */
+  stdinOpen?: boolean;
+  /** Seconds. */
+  timeout?: number;
+  /** Bytes. */
+  memory?: number;
+  pids?: number;
+  /** File descriptor 3, $SANDBOXRUN_RESULT: `answer` of the result. */
+  answer?: boolean;
+  /** Output as it comes; it is then not kept. */
+  onOutput?: OnOutput;
+  onOutputLimit?: "truncate" | "kill";
+  tty?: { rows: number; cols: number };
+  /** Its abort ends the program and all that it has started; `result` is then rejected with its reason. */
+  signal?: AbortSignal;
+}
+
+export interface Dropped {
+  path: string;
+  why: string;
+}
+
+export interface ExecResult {
+  outcome: string;
+  exitCode: number;
+  /** It exited with 0. */
+  ok: boolean;
+  signal: string | null;
+  timedOut: boolean;
+  finding: string | null;
+  stdout: string;
+  stderr: string;
+  stdoutBytes: Buffer;
+  answer: Buffer | null;
+  files: Record<string, Buffer>;
+  /** Why others were not collected, by path. */
+  errors: Record<string, string>;
+  dropped: Dropped[];
+  /** All that docs/result.md says. */
+  raw: any;
+}
+
+/** A program that runs. */
+export interface Running {
+  readonly result: Promise<ExecResult>;
+  write(data: string | Uint8Array): Promise<void>;
+  closeStdin(): Promise<void>;
+  resize(rows: number, cols: number): Promise<void>;
+  cancel(): Promise<void>;
+}
+
+export interface AnySandbox {
+  readonly kind: string;
+  readonly isolated: boolean;
+  readonly workdir: string;
+  exec(argv: string[], options?: ExecOptions): Promise<ExecResult>;
+  start(argv: string[], options?: ExecOptions): Promise<Running>;
+  put(files: Record<string, Content>, options?: { cwd?: string }): Promise<void>;
+  get(path: string, options?: { max?: number; cwd?: string }): Promise<Record<string, Buffer>>;
+  /** Copies a file or directory to a new one of the host; gives what was left out. */
+  export(path: string, to: string, options?: { max?: number }): Promise<Dropped[]>;
+  writeFile(path: string, data: Content): Promise<void>;
+  readFile(path: string, options?: { max?: number; cwd?: string }): Promise<Buffer>;
+  dispose(): Promise<void>;
+}
+
+/** A sandbox. It is made when it is first used; `isolated`, `workdir` and `info` are there from then on. */
+export class Sandbox implements AnySandbox {
+  constructor(options?: SandboxOptions);
+  create(): Promise<any>;
+  readonly info: any;
+  readonly kind: "sandboxrun";
+  readonly isolated: boolean;
+  readonly workdir: string;
+  exec(argv: string[], options?: ExecOptions): Promise<ExecResult>;
+  start(argv: string[], options?: ExecOptions): Promise<Running>;
+  put(files: Record<string, Content>, options?: { cwd?: string }): Promise<void>;
+  get(path: string, options?: { max?: number; cwd?: string }): Promise<Record<string, Buffer>>;
+  export(path: string, to: string, options?: { max?: number }): Promise<Dropped[]>;
+  writeFile(path: string, data: Content): Promise<void>;
+  readFile(path: string, options?: { max?: number; cwd?: string }): Promise<Buffer>;
+  dispose(): Promise<void>;
+}
+
+/** No sandbox: everything that would run a program or move a file is refused. */
+export class NullSandbox implements AnySandbox {
+  constructor(reason?: string);
+  readonly kind: "null";
+  readonly isolated: false;
+  readonly workdir: "";
+  exec(argv: string[], options?: ExecOptions): Promise<never>;
+  start(argv: string[], options?: ExecOptions): Promise<never>;
+  put(files: Record<string, Content>): Promise<never>;
+  get(path: string): Promise<never>;
+  export(path: string, to: string): Promise<never>;
+  writeFile(path: string, data: Content): Promise<never>;
+  readFile(path: string): Promise<never>;
+  dispose(): Promise<void>;
+}

@@ -1,0 +1,129 @@
+package integration
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	goclient "github.com/sandboxrun/sandboxrun/client"
+)
+
+// withPythonClient runs Python with the client, as a harness would.
+func (b *box) withPythonClient(args ...string) {
+	b.t.Helper()
+	cmd := exec.Command("python3", args...)
+	cmd.Dir = b.dir
+	cmd.Env = append(b.env, "SANDBOXRUN_BIN="+w.binary, "PYTHONPATH="+filepath.Join(w.shared, "clients", "python"), "PYTHONDONTWRITEBYTECODE=1")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		b.t.Errorf("python3 %v: %v\n%s", args, err, out)
+	}
+}
+
+// TestPythonClient runs the tests of clients/python with the built command.
+func TestPythonClient(t *testing.T) {
+	needProgram(t, "python3")
+	flavours(t, func(b *box) {
+		b.withPythonClient("-m", "unittest", "discover", "-s", filepath.Join(w.shared, "clients", "python", "tests"))
+		same(b.t, "sandboxes left", 0, len(b.ids()))
+	})
+}
+
+// TestNodeClient runs the tests of clients/typescript with the built command.
+func TestNodeClient(t *testing.T) {
+	needProgram(t, "node")
+	flavours(t, func(b *box) {
+		cmd := exec.Command("node", "--test", filepath.Join(w.shared, "clients", "typescript", "test"))
+		cmd.Dir = b.dir
+		cmd.Env = append(b.env, "SANDBOXRUN_BIN="+w.binary)
+		if out, err := cmd.CombinedOutput(); err != nil {
+			b.t.Errorf("node: %v\n%s", err, out)
+		}
+		same(b.t, "sandboxes left", 0, len(b.ids()))
+	})
+}
+
+// TestGoClient: what client/client_test.go has in detail, as everybody.
+func TestGoClient(t *testing.T) {
+	flavours(t, func(b *box) {
+		c, err := goclient.Start(goclient.Options{Path: w.binary, Root: b.state, Env: b.env})
+		if err != nil {
+			b.t.Fatal(err)
+		}
+		sb, err := c.Create(b.t.Context(), goclient.Policy{Inline: tmpfsPolicy()})
+		if err != nil {
+			b.t.Fatal(err)
+		}
+		cmd := sb.Command("cat", "f")
+		cmd.Put = map[string][]byte{"f": []byte("typed")}
+		out, err := cmd.Output()
+		if err != nil || string(out) != "typed" {
+			b.t.Errorf("%q %v", out, err)
+		}
+		if err := c.Close(); err != nil {
+			b.t.Error(err)
+		}
+		same(b.t, "sandboxes left", 0, len(b.ids()))
+	})
+}
+
+// TestServeKeepsNothingOpen: many execs leave the server no descriptor, thread or mount namespace more than it had.
+func TestServeKeepsNothingOpen(t *testing.T) {
+	flavours(t, func(b *box) {
+		times := 20
+		if soak(b.t) > 0 {
+			times = 1250
+		}
+		s := b.stdio()
+		s.create("box")
+		work := func(times int) {
+			var all sync.WaitGroup
+			for i := range 8 {
+				all.Go(func() {
+					name := fmt.Sprint("f", i)
+					for range times {
+						s.exec("box", object{"put": object{name: "x"}, "collect": []string{name}, "fresh": []string{"/tmp"}, "answer": true}, "true")
+						s.does("get", object{"sandbox": "box", "path": name}, nil)
+					}
+				})
+			}
+			all.Wait()
+		}
+		count := func(what string) int {
+			list, err := os.ReadDir(fmt.Sprintf("/proc/%d/%s", s.cmd.Process.Pid, what))
+			if err != nil {
+				b.t.Fatal(err)
+			}
+			return len(list)
+		}
+		work(3)
+		fds, threads := count("fd"), count("task")
+		work(times)
+		time.Sleep(100 * time.Millisecond)
+		if now := count("fd"); now > fds {
+			b.t.Errorf("%d descriptors, before %d", now, fds)
+		}
+		if now := count("task"); now > threads+8 { // Go keeps some
+			b.t.Errorf("%d threads, before %d", now, threads)
+		}
+		s.end()
+	})
+}
+
+// TestHarnesses runs examples/harness.
+func TestHarnesses(t *testing.T) {
+	needProgram(t, "python3")
+	flavours(t, func(b *box) {
+		list, err := filepath.Glob(filepath.Join(w.shared, "examples", "harness", "*.py"))
+		if err != nil || len(list) < 5 {
+			b.t.Errorf("harnesses: %v %v", list, err)
+		}
+		for _, harness := range list {
+			b.withPythonClient(harness)
+		}
+		same(b.t, "sandboxes left", 0, len(b.ids()))
+	})
+}

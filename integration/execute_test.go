@@ -84,6 +84,13 @@ func TestExecute(t *testing.T) {
 				}
 			})
 		}
+		b.mustDo(os.MkdirAll(filepath.Join(work, "fresh"), 0o755))
+		for id, broke := range map[string]bool{"all": true, "some": false} { // a directory of one exec
+			a := b.run("exec", id, "--fresh", filepath.Join(work, "fresh"), "--", "python3", "-c", executeProgram, strings.ReplaceAll(`
+shutil.copy("/usr/bin/echo", "$WORK/fresh/own")
+subprocess.run([loader, "$WORK/fresh/own", "BROKE"]).returncode and print("MET")`, "$WORK", work))
+			same(b.t, "it ran", broke, strings.Contains(a.stdout, "BROKE"))
+		}
 		b.run("exec", "some", "--", script).exits(0).prints("ran 42")
 		b.run("exec", "some", "--", "true").exits(126).complains("program_not_executable", "processes.execute")
 		b.run("exec", "some", "--", "python3", "-c", `

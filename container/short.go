@@ -29,7 +29,7 @@ func (sb *Sandbox) shortLaunch(filter []unix.SockFilter) ([]byte, error) {
 	launch := forkexec.Launch{
 		Namespaces: l.Namespaces, DropGroups: l.DropGroups,
 		UID: l.UID, GID: l.GID, ShownUID: l.ShownUID, ShownGID: l.ShownGID, Umask: l.Umask, Dir: l.Dir,
-		Mounts: l.Mounts, Granted: shortGranted(l.Granted), Env: l.Env, EnvAllow: l.EnvAllow, EnvSet: l.EnvSet, Filter: filter,
+		Mounts: l.Mounts, Granted: shortGranted(l.Granted), Env: l.Env, EnvAllow: l.EnvAllow, EnvDeny: l.EnvDeny, EnvSet: l.EnvSet, Filter: filter,
 		Limits: cmd.Limits, Rlimits: cmd.Rlimits, CPUs: cmd.CPUs,
 	}
 	for _, w := range l.Watch {

@@ -269,7 +269,7 @@ void fx_call(const struct fx_exec *x, int stage);
 #define FX_SEALED_FD 6                // of process 1; see stub.c and sealed.go
 #define FX_SEALED_MAGIC 0x3265736273ull // "sbse2"; another for another layout
 #define FX_SEALED_MAX (16 << 20)
-#define FX_LAUNCH_MAGIC 0x34786273u // "sbx4": the form of the launch file; see launch.go and plan.c
+#define FX_LAUNCH_MAGIC 0x35786273u // "sbx5": the form of the launch file; see launch.go and plan.c
 
 // One step of building a sandbox's view.
 enum fx_op_kind { FX_OP_MKDIR, FX_OP_SYMLINK, FX_OP_FILE, FX_OP_MOUNT, FX_OP_BIND, FX_OP_ATTR, FX_OP_MOVE, FX_OP_ROOT,

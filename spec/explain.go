@@ -67,7 +67,12 @@ func ExplainVariable(p *Policy, plan *Plan, caller map[string]string, name strin
 	if more, ok := e.EnvSet[name]; ok && !isFixed { // the plan sets it, which overrides the caller's value
 		made, isMade, isSet = more, true, false
 	}
-	pattern := matching(e.EnvAllow, name)
+	pattern, denied := matching(e.EnvAllow, name), ""
+	if pattern != "" {
+		if denied = matching(e.EnvDeny, name); denied != "" {
+			pattern = ""
+		}
+	}
 	value := theirs
 	switch {
 	case isFixed:
@@ -82,9 +87,15 @@ func ExplainVariable(p *Policy, plan *Plan, caller map[string]string, name strin
 	case isMade:
 		a.Is, a.Rule, value = "made by sandboxrun", fromDefault, made
 		a.say("each program of the sandbox has it, with the value %s", printableValue(name, made))
-		if isSet {
+		switch {
+		case isSet && denied != "":
+			a.say("the caller's value does not pass: env.deny has %q", denied)
+		case isSet:
 			a.say("the caller's value does not pass: no pattern of env.allow matches")
 		}
+	case denied != "":
+		a.OK, a.Is, a.Rule, a.From = false, "does not pass", "env.deny", p.Place("env.deny", denied)
+		a.say("%s has %q, which takes it out of env.allow", a.at(), denied)
 	case pattern != "":
 		a.OK, a.Is, a.Rule, a.From = false, "not set", "env.allow", p.Place("env.allow", pattern)
 		a.say("%s has %q and would let it pass, but the caller does not have it", a.at(), pattern)

@@ -61,8 +61,9 @@ type Exec struct {
 	// DropGroups: the launcher drops the caller's supplementary groups. The kernel does not allow that without privilege.
 	DropGroups bool              `json:"drop_groups"`
 	Dir        string            `json:"dir"`
-	Env        map[string]string `json:"env"`       // variables that every program has
-	EnvAllow   []string          `json:"env_allow"` // names and patterns of variables that pass from the caller
+	Env        map[string]string `json:"env"`                // variables that every program has
+	EnvAllow   []string          `json:"env_allow"`          // names and patterns of variables that pass from the caller
+	EnvDeny    []string          `json:"env_deny,omitempty"` // of these, names and patterns of variables that do not pass
 	EnvSet     map[string]string `json:"env_set"`
 	// Redact: values of key-like variables are redacted in stored output.
 	Redact   bool     `json:"redact,omitempty"`

@@ -34,6 +34,7 @@ var keyExamples = map[string]struct{ rest, one, other string }{
 	"bind.target":        {"", "[[bind]]\nsource = '/tmp'\ntarget = '/x'", "[[bind]]\nsource = '/tmp'\ntarget = '/y'"},
 	"bind.writable":      {"", "[[bind]]\nsource = '/tmp'\ntarget = '/x'", "[[bind]]\nsource = '/tmp'\ntarget = '/x'\nwritable = true"},
 	"env.allow":          {"", "[env]\nallow = []", "[env]\nallow = ['LC_*']"},
+	"env.deny":           {"", "[env]\nallow = ['LC_*']", "[env]\nallow = ['LC_*']\ndeny = ['LC_ALL']"},
 	"env.set":            {"", "[env]\nset = {}", "[env]\nset = { A = '1' }"},
 	"env.redact":         {"", "[env]\nredact = true", "[env]\nredact = false"},
 	"network.mode":       {"", "[network]\nmode = 'isolated'", "[network]\nmode = 'host'"},

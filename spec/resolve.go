@@ -163,7 +163,7 @@ func execOf(p *Policy, h *Host, id identity, dir, home string) Exec {
 		Env: map[string]string{
 			"PATH": defaultEnv, "HOME": home, "USER": id.name, "LOGNAME": id.name, "LANG": "C.UTF-8",
 		},
-		EnvAllow: slices.Clone(p.Env.Allow), EnvSet: maps.Clone(p.Env.Set), Redact: p.Env.Redact, NoSpawn: !p.Processes.Spawn,
+		EnvAllow: slices.Clone(p.Env.Allow), EnvDeny: slices.Clone(p.Env.Deny), EnvSet: maps.Clone(p.Env.Set), Redact: p.Env.Redact, NoSpawn: !p.Processes.Spawn,
 	}
 	for _, f := range h.ProcFiles {
 		switch {

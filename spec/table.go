@@ -109,9 +109,11 @@ func envKeys() []key[Policy] {
 	return []key[Policy]{
 		textsKey("allow", "list of names", "Variables that the program gets from the caller: names, or patterns in which \"*\" stands for any "+
 			"characters.", pattern, checkVariablePattern, func(p *Policy) *[]string { return &p.Env.Allow }),
+		textsKey("deny", "list of names", "Variables of the caller that the program does not get, although allow names them: names or patterns. Variables of set and "+
+			"--env are no variables of the caller, and stay.", pattern, checkVariablePattern, func(p *Policy) *[]string { return &p.Env.Deny }),
 		envSetKey(),
 		flagKey("redact", "Whether sandboxrun replaces the values of the variables *_API_KEY, *_KEY, *_TOKEN and *_SECRET by <NAME>. It does so for values "+
-			"of 16 characters or more, in stored output: results, logs, files of --output-dir, events and messages. "+
+			"of 16 characters or more, of the program's variables and of those of the caller that do not pass, in stored output: results, logs, files of --output-dir, events and messages. "+
 			"Output that goes straight to the caller is unchanged.", func(p *Policy) *bool { return &p.Env.Redact }).byDefault("true"),
 	}
 }

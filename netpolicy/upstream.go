@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"net"
 	"net/netip"
 	"net/url"
 	"strings"
@@ -60,7 +59,9 @@ func ParseProxy(s string) (*Proxy, error) {
 	if host.Port != 0 {
 		port = fmt.Sprint(host.Port)
 	}
-	p.Address = net.JoinHostPort(host.Name, port)
+	if p.Address = host.Name + ":" + port; strings.Contains(host.Name, ":") {
+		p.Address = "[" + host.Name + "]:" + port
+	}
 	p.User = u.User.Username()
 	p.Password, _ = u.User.Password()
 	if len(p.User) > 255 || len(p.Password) > 255 || strings.Contains(p.User, ":") {

@@ -334,7 +334,7 @@ func (sb *Sandbox) walkHost(name string, file bool) (*os.File, error) {
 // freshMounts are the directories that are empty for one exec.
 func (sb *Sandbox) freshMounts(req Request, dir string, in lookup.Root) ([]forkexec.Mount, error) {
 	var list []forkexec.Mount
-	flags := uintptr(unix.MS_NOSUID | unix.MS_NODEV | forkexec.Fresh)
+	flags := unix.MS_NOSUID | unix.MS_NODEV | forkexec.Fresh
 	if len(sb.state.Launch.Execute) > 0 {
 		flags |= unix.MS_NOEXEC // as everything that the program can write
 	}

@@ -67,12 +67,7 @@ func ExplainVariable(p *Policy, plan *Plan, caller map[string]string, name strin
 	if more, ok := e.EnvSet[name]; ok && !isFixed { // the plan sets it, which overrides the caller's value
 		made, isMade, isSet = more, true, false
 	}
-	pattern, denied := matching(e.EnvAllow, name), ""
-	if pattern != "" {
-		if denied = matching(e.EnvDeny, name); denied != "" {
-			pattern = ""
-		}
-	}
+	pattern, denied := e.passes(name)
 	value := theirs
 	switch {
 	case isFixed:
@@ -106,6 +101,18 @@ func ExplainVariable(p *Policy, plan *Plan, caller map[string]string, name strin
 		a.redaction(p)
 	}
 	return a
+}
+
+// passes returns the pattern of env.allow that lets a variable pass, or else that of env.deny which keeps it from passing.
+func (e *Exec) passes(name string) (pattern, denied string) {
+	pattern = matching(e.EnvAllow, name)
+	if pattern == "" {
+		return "", ""
+	}
+	if denied = matching(e.EnvDeny, name); denied != "" {
+		return "", denied
+	}
+	return pattern, ""
 }
 
 // matching returns the first pattern that a name matches, or "".

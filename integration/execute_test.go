@@ -21,6 +21,9 @@ var executions = []struct{ name, program, meets string }{
 	{"a file of its own in /tmp", `shutil.copy("/usr/bin/echo", "/tmp/own"); run("/tmp/own")`, "EACCES"},
 	{"a file of its own in a grant", `shutil.copy("/usr/bin/echo", "$WORK/own-echo"); run("$WORK/own-echo")`, "EACCES"},
 	{"a file of its own in another directory in memory", `shutil.copy("/usr/bin/echo", "/y/own"); run("/y/own")`, "EACCES"},
+	{"a file of its own by another name of a grant", `
+shutil.copy("/usr/bin/echo", "$WORK/sub/other")
+out = subprocess.run([loader, "/again/other", "BROKE"], capture_output=True, text=True); print(out.stdout, "failed to map" in out.stderr and "MET EPERM")`, "EPERM"},
 	{"a script of its own", `open("s", "w").write("#!" + sys.executable + "\nprint('BROKE')"); os.chmod("s", 0o755); run("./s")`, "EACCES"},
 	{"a file without a name", `
 fd = os.open(".", os.O_TMPFILE | os.O_RDWR, 0o755); os.write(fd, open("/usr/bin/echo", "rb").read())
@@ -62,8 +65,10 @@ func TestExecute(t *testing.T) {
 		b.mustDo(os.Chmod(script, 0o755))
 		view := object{"source": "tmpfs", "lifetime": "exec"}
 		files := object{"read": []string{filepath.Dir(script)}, "write": []string{work}, "tmpfs": []object{{"path": "/tmp"}, {"path": "/y"}}}
-		b.create("all", b.policy(object{"workspace": view, "files": files}))
-		policy := b.policy(object{"workspace": view, "files": files, "processes": object{"execute": []string{"/usr/bin/python3", script}}})
+		b.mkdir("work/sub")
+		again := []object{{"source": filepath.Join(work, "sub"), "target": "/again"}}
+		b.create("all", b.policy(object{"workspace": view, "files": files, "bind": again}))
+		policy := b.policy(object{"workspace": view, "files": files, "bind": again, "processes": object{"execute": []string{"/usr/bin/python3", script}}})
 		b.create("some", policy)
 		for _, e := range executions {
 			b.t.Run(e.name, func(t *testing.T) {
@@ -106,6 +111,9 @@ os.mkdir("a"); os.mkdir("b"); open("a/f", "w").close(); os.rename("a/f", "b/f");
 		b.mustDo(os.Link(own, linked))
 		loose := b.file("bin/loose", "#!"+own+"\n")
 		b.mustDo(os.Chmod(loose, 0o755))
+		above := []object{{"source": filepath.Dir(work), "target": "/above"}}
+		b.run("run", "-p", b.policy(object{"files": files, "bind": above, "processes": object{"execute": []string{"/usr/bin/true"}}}), "--", "true").
+			exits(125).complains("policy_invalid", "could be mapped as code")
 		for file, says := range map[string]string{
 			own: "is in a grant that programs can write", linked: "is a hard link of it", loose: "is in a grant that programs can write", work: "no file that can be executed",
 			b.path("bin/none"): "not inside",

@@ -39,16 +39,39 @@ func (x *Explainer) Executes(a Asked) ([]*Explanation, error) {
 	return list, nil
 }
 
-// Changeable returns a function that says how the program could change what a file has in it; empty: it cannot.
-func (v *View) Changeable(tree Tree) func(*Explanation) string {
-	var sources []string
-	sources = append(sources, v.writable...)
+// hands of the programs, and the host paths that they can write.
+func (v *View) hands(tree Tree) (*hands, []string) {
+	sources := slices.Clone(v.writable)
 	for _, m := range v.Mounts {
 		if m.Kind == MountBind && m.Source != "" && m.Writable {
 			sources = append(sources, m.Source)
 		}
 	}
-	h := newHands(tree, newPlaces(tree, tree.Mounts()), sources)
+	return newHands(tree, newPlaces(tree, tree.Mounts()), sources), sources
+}
+
+// ForbidExecution marks the mounts of all that the program can write: also of read-only ones that show the same files. The error says which
+// mount shows such files beside others.
+func (v *View) ForbidExecution(tree Tree) error {
+	h, sources := v.hands(tree)
+	v.Mounts = slices.Clone(v.Mounts)
+	for i := range v.Mounts {
+		m := &v.Mounts[i]
+		m.NoExec = !m.Pin && (m.Writable || m.Kind == MountTmpfs || m.Source != "" && (h.names[m.Source] || h.hold(m.Source)))
+	}
+	for _, s := range sources {
+		for _, name := range v.Inside(s) {
+			if p, err := v.Lookup(tree, name); err == nil && p.Mount != nil && !p.Mount.NoExec && !p.Mount.Pin {
+				return fmt.Errorf("%s of the program is %s, below %s, where files could be mapped as code", shown(name), shown(s), p.Mount.From)
+			}
+		}
+	}
+	return nil
+}
+
+// Changeable returns a function that says how the program could change what a file has in it; empty: it cannot.
+func (v *View) Changeable(tree Tree) func(*Explanation) string {
+	h, sources := v.hands(tree)
 	return func(e *Explanation) string {
 		info, err := tree.Lstat(e.Host)
 		switch {

@@ -28,6 +28,9 @@ func execute(p *Policy, h *Host, plan *Plan) error {
 			Hint: "sandboxrun doctor says what is missing; or remove the key",
 		}
 	}
+	if err := plan.View.ForbidExecution(h.Tree); err != nil {
+		return executeError(list[0], err.Error(), "show what the program can write under one path only")
+	}
 	x := Explainer(p, plan, h, nil)
 	changeable := plan.View.Changeable(h.Tree)
 	var allowed []string

@@ -175,14 +175,14 @@ func ViewMount(i int, m rootfs.Mount, e Exec) specs.Mount {
 	if source == "" {
 		source = GeneratedFile(i)
 	}
-	options := bindOptions(m.Dir)
-	switch {
-	case !m.Writable:
-		options = bindOptions(m.Dir, "ro")
-	case len(e.Execute) > 0:
-		options = bindOptions(m.Dir, "noexec")
+	var more []string
+	if !m.Writable {
+		more = append(more, "ro")
 	}
-	return specs.Mount{Destination: m.Target, Type: "bind", Source: source, Options: options}
+	if m.NoExec {
+		more = append(more, "noexec")
+	}
+	return specs.Mount{Destination: m.Target, Type: "bind", Source: source, Options: bindOptions(m.Dir, more...)}
 }
 
 // bindOptions protect a bind. Those of a directory cover the file systems mounted below it as well, and only ever add
@@ -204,7 +204,7 @@ func tmpfsOptions(m rootfs.Mount, e Exec) []string {
 		"nosuid", "nodev", fmt.Sprintf("mode=%#o", m.Mode), fmt.Sprintf("size=%d", m.Size),
 		fmt.Sprintf("nr_inodes=%d", m.Inodes),
 	}
-	if len(e.Execute) > 0 {
+	if m.NoExec {
 		options = append(options, "noexec") // so that no loader maps code that the program has written
 	}
 	if m.Owned {

@@ -19,7 +19,7 @@ func Compile(r Request) (*View, error) {
 	c := newCompiler(r)
 	for _, step := range []func() error{
 		c.addBase, c.addPolicy, c.addDefaults, c.followGrantLinks, c.settle, c.addNames, c.addGenerated,
-		c.addDenies, c.addGuards, c.checkSecrets, c.addPins,
+		c.addEmpty, c.addDenies, c.addGuards, c.checkSecrets, c.addPins,
 	} {
 		if err := step(); err != nil {
 			return nil, err

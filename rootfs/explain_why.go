@@ -13,6 +13,7 @@ import (
 const (
 	keyRead, keyWrite, keyDeny, keyTmpfs = "files.read", "files.write", "files.deny", "files.tmpfs"
 	keyBase, keyBind, keyWorkspace       = "files.base", "bind", "workspace"
+	keyInterpreters                      = "files.interpreters"
 )
 
 // rule is what a From stands for.
@@ -26,8 +27,12 @@ func rulesOf(p Policy) map[string]rule {
 			rules[from] = rule{key, place(from), path}
 		}
 	}
-	for key, list := range map[string][]Grant{keyRead: p.Read, keyWrite: p.Write, keyDeny: p.Deny} {
+	for key, list := range map[string][]Grant{keyRead: p.Read, keyWrite: p.Write, keyDeny: p.Deny, keyInterpreters: p.Empty} {
 		for _, g := range list {
+			if _, other, found := strings.Cut(g.From, ": files."); found && key == keyRead {
+				add("files."+other, g.From, g.Path) // files.interpreters shows by grants too
+				continue
+			}
 			add(key, g.From, g.Path)
 		}
 	}

@@ -116,3 +116,14 @@ func (v *View) Follower(tree Tree) func(from, path string) (string, error) {
 		return t.real, nil
 	}
 }
+
+// Held returns a function that reports what of a host path a program of an earlier sandbox of the policy may have made: a symbolic link
+// on the way, and the file itself.
+func Held(tree Tree, p Policy) func(path string) (link, file bool) {
+	c := newCompiler(Request{Policy: p, Tree: tree})
+	return func(path string) (link, file bool) {
+		t, _ := follow(c.tree, path)
+		_, link = c.hands.first(t.links)
+		return link, c.hands.hold(join(t.real, "x")) // a file of a name of its own in it, or below
+	}
+}

@@ -14,6 +14,9 @@ type Policy struct {
 	Tmpfs     []Tmpfs
 	Secrets   []Grant
 	Binds     []Bind
+	// Empty are directories of the host, with every link resolved, that are shown empty and read-only where a grant or the base
+	// would show them. A more specific grant is shown all the same.
+	Empty []Grant
 	// Workdir is the program's working directory inside; empty means the workspace, else "/".
 	Workdir Grant
 	// Missing says what a grant whose host path does not exist means: "error" or "skip".

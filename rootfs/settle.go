@@ -217,6 +217,9 @@ func (c *compiler) redundant(it *item, spot Place) bool {
 	if c.User.Apart && it.class >= classRead && c.classes[spot.Mount.Target] < classRead {
 		return false
 	}
+	if slices.ContainsFunc(c.Policy.Empty, func(g Grant) bool { return within(it.Source, g.Path) && within(g.Path, spot.Mount.Source) }) {
+		return false // see addEmpty
+	}
 	return !slices.ContainsFunc(c.mountPoints, func(mp string) bool {
 		return within(mp, it.Source) || below(mp, spot.Mount.Source) && within(it.Source, mp)
 	})

@@ -44,7 +44,7 @@ func Explainer(p *Policy, plan *Plan, h *Host, groups []int) *rootfs.Explainer {
 		tool = ConnectPath
 	}
 	return &rootfs.Explainer{
-		Tool: tool, View: plan.View, Policy: p.Files, Tree: h.Tree, Who: program, Launcher: launcher, OwnID: plan.Exec.OwnID,
+		Tool: tool, View: plan.View, Policy: plan.Files, Tree: h.Tree, Who: program, Launcher: launcher, OwnID: plan.Exec.OwnID,
 		Executed: plan.Exec.Execute, HiddenProc: plan.Exec.Hide, ReadonlyProc: plan.Exec.Readonly,
 	}
 }

@@ -14,8 +14,6 @@ type unsupported struct {
 // notYet lists the keys that are refused, because nothing enforces them. To support a key, delete its line here.
 func notYet() []unsupported {
 	return []unsupported{
-		{"files.interpreters", nil},
-		{"files.packages", nil},
 		{"files.hide_modules", nil},
 		{"processes.guard", nil},
 		{"processes.steps", nil},

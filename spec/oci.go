@@ -207,6 +207,9 @@ func tmpfsOptions(m rootfs.Mount, e Exec) []string {
 	if m.NoExec {
 		options = append(options, "noexec") // so that no loader maps code that the program has written
 	}
+	if !writableTmpfs(m) {
+		options = append(options, "ro")
+	}
 	if m.Owned {
 		options = append(options, fmt.Sprintf("uid=%d", e.UID), fmt.Sprintf("gid=%d", e.GID))
 	}

@@ -24,6 +24,8 @@ type Plan struct {
 	Nproc        bool         `json:"nproc,omitempty"`  // as in Host
 	// PolicyPaths are the absolute paths of the policy's files.
 	PolicyPaths []string `json:"-"`
+	// Files are the policy's, with what its interpreters stand for.
+	Files rootfs.Policy `json:"-"`
 	// Search lists the grants in which the launcher searches for files that need a mount of their own.
 	Search []Search `json:"-"`
 	// Checks is what the checks at the start have to prove.

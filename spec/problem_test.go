@@ -214,8 +214,6 @@ func TestProblemsAreSortedAndCounted(t *testing.T) {
 
 func TestNotYet(t *testing.T) {
 	for data, want := range map[string]string{
-		"[files]\ninterpreters = ['python3']":      "p:3:1: files.interpreters: not supported yet",
-		"[files]\npackages = ['x']":                "p:3:1: files.packages: not supported yet",
 		"[files]\nhide_modules = ['x']":            "p:3:1: files.hide_modules: not supported yet",
 		"[processes]\nspawn = false":               "",
 		"[processes]\nguard = 'python'\nsteps = 1": "p:3:1: processes.guard: not supported yet\np:4:1: processes.steps: not supported yet",

@@ -22,6 +22,10 @@ var keyExamples = map[string]struct{ rest, one, other string }{
 	"workspace.lifetime": {"", "[workspace]\nsource = 'tmpfs'", "[workspace]\nsource = 'tmpfs'\nlifetime = 'exec'"},
 	"files.base":         {"", "[files]\nbase = 'system'", "[files]\nbase = 'none'"},
 	"files.base.rootfs":  {"", "[files]\nbase = { rootfs = '/home/ada' }", "[files]\nbase = { rootfs = '/usr' }"},
+	"files.interpreters": {"", "[files]\ninterpreters = []", "[files]\ninterpreters = ['/opt/py-3.9']"},
+	"files.packages": {
+		"", "[files]\ninterpreters = ['/opt/py-3.9']", "[files]\ninterpreters = ['/opt/py-3.9']\npackages = ['mine']",
+	},
 	"files.read":         {"", "[files]\nread = []", "[files]\nread = ['/home/ada/work']"},
 	"files.write":        {"", "[files]\nwrite = []", "[files]\nwrite = ['/home/ada/work']"},
 	"files.deny":         {"", "[files]\ndeny = []", "[files]\ndeny = ['/etc/services']"},

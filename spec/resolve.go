@@ -24,7 +24,11 @@ func Resolve(p *Policy, h *Host) (*Plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	plan := &Plan{Name: p.Name, PolicyFile: p.File, PolicyDigest: p.Digest, PolicyPaths: p.Paths, Network: p.Network.Mode}
+	p, found, err := interpreters(p, h)
+	if err != nil {
+		return nil, err
+	}
+	plan := &Plan{Files: p.Files, Name: p.Name, PolicyFile: p.File, PolicyDigest: p.Digest, PolicyPaths: p.Paths, Network: p.Network.Mode}
 	plan.BestEffort = p.Enforce == EnforceBestEffort
 	home := "/home/" + ids.name
 	if ids.shownUID == 0 {
@@ -54,6 +58,7 @@ func Resolve(p *Policy, h *Host) (*Plan, error) {
 	makeWay(p, h, ids, plan)
 	plan.Search = searched(p, plan.View)
 	plan.Exec = execOf(p, h, ids, plan.View.Workdir, home)
+	leadPath(plan, found)
 	if err := network(p, h, plan); err != nil {
 		return nil, err
 	}

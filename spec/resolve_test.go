@@ -80,6 +80,11 @@ func madeUpHost() *Host {
 			"/home": "/", "/home/ada": "/", "/home/ada/work": "/", "/home/ada/work/in": "/", "/home/ada/work/out": "/",
 			"/home/ada/work/in/answers.csv": "42\n", "/home/ada/work/in/data.csv": "1\n", "/tmp": "/",
 			"/home/ada/work/adapter": "/",
+			"/opt":                   "/", "/opt/py-3.9": "/", "/opt/py-3.9/bin": "/", "/opt/py-3.9/bin/python3": "\x7fELF", "/opt/py-3.9/lib": "/",
+			"/opt/py-3.9/lib/python3.9": "/", "/opt/py-3.9/lib/python3.9/os.py": "\n", "/opt/py-3.9/lib/python3.9/site-packages": "/",
+			"/opt/py-3.9/lib/python3.9/site-packages/mine-1.dist-info":        "/",
+			"/opt/py-3.9/lib/python3.9/site-packages/mine-1.dist-info/RECORD": "mine.pth,,\n",
+			"/opt/py-3.9/lib/python3.9/site-packages/mine.pth":                "/home/ada/work/adapter\n",
 		},
 	}
 }

@@ -178,6 +178,33 @@ func baseKey() key[Policy] {
 	}
 }
 
+func interpretersKey() key[Policy] {
+	k := textsKey("interpreters", "list of names or paths", "Interpreters of Python, Node.js and Java that the program sees as they are installed: "+
+		"prefix, standard library and own site directories, read-only. Each is a name, which is looked up in the caller's PATH, a program, or the directory of "+
+		"an installation or environment, with a \"/\" (\"./venv\"). Their directories lead PATH. Every other Python's site directories are empty, and "+
+		"what .pth files add is not shown. No interpreter is run to find them.",
+		pathSchema, verbatim, func(p *Policy) *[]string { return &p.Interpreters.Show })
+	k.set = func(s *scope, name string, p *Policy, v *node) {
+		for _, item := range s.list(v, name, "a list of names or paths") {
+			text, ok := s.interpreter(item, name)
+			if ok && !slices.Contains(p.Interpreters.Show, text) {
+				p.Interpreters.Show = append(p.Interpreters.Show, text)
+				p.note(name, text, s.place(item.at))
+			}
+		}
+	}
+	return k
+}
+
+// interpreter reads a name, or a path on the host.
+func (s *scope) interpreter(v *node, key string) (string, bool) {
+	text, ok := s.text(v, key)
+	if ok && (strings.Contains(text, "/") || strings.Trim(text, ".") == "" || strings.Trim(text[:1], "~$") == "") {
+		return s.path(v, key, s.hostPath)
+	}
+	return text, ok
+}
+
 func envSetKey() key[Policy] {
 	return key[Policy]{
 		info: info{

@@ -54,10 +54,9 @@ func filesKeys() []key[Policy] {
 	module := func() map[string]any { return map[string]any{"type": "string", "pattern": modulePattern} }
 	return []key[Policy]{
 		baseKey().byDefault(`"system"`),
-		textsKey("interpreters", "list of names or paths", "Language interpreters that the program sees as they are installed, with their "+
-			"standard library and site directories. The site directory of every other interpreter is empty.",
-			pathSchema, verbatim, func(p *Policy) *[]string { return &p.Interpreters.Show }),
-		textsKey("packages", "list of names", "Python distributions that the program sees even if they are editable or on PYTHONPATH.",
+		interpretersKey(),
+		textsKey("packages", "list of names", "Python distributions that the program sees even if they are editable or on PYTHONPATH. An interpreter of "+
+			"files.interpreters has to have them.",
 			pathSchema, verbatim, func(p *Policy) *[]string { return &p.Interpreters.Packages }),
 		textsKey("hide_modules", "list of names", "Python modules that are hidden under every path, with their caches.",
 			module, checkModule, func(p *Policy) *[]string { return &p.Interpreters.HideModules }),

@@ -146,6 +146,7 @@ func View(plan *spec.Plan, t Trees, found *Sights) []forkexec.Op {
 		}
 	}
 	s.ops = append(s.ops, found.steps()...)
+	s.seal(plan)
 	s.limitsView(plan)
 	s.mount(forkexec.Op{Target: newRoot + "/dev", Flags: unix.MS_REMOUNT | unix.MS_BIND | unix.MS_RDONLY | unix.MS_NOSUID | unix.MS_NOEXEC})
 	s.ops = append(s.ops, forkexec.Op{Kind: forkexec.OpRoot, Target: newRoot})
@@ -241,6 +242,18 @@ func (s *steps) filesystem(m specs.Mount) {
 	s.mounts[m.Destination] = m.Type == "tmpfs"
 	if m.Destination == "/dev" {
 		s.devices()
+	}
+}
+
+// seal makes each tmpfs read-only that is there only for mount points in it, or to be empty: the caller's programs would own it.
+func (s *steps) seal(plan *spec.Plan) {
+	for _, m := range plan.Spec.Mounts {
+		if m.Type == "tmpfs" && m.Destination != "/dev" && slices.Contains(m.Options, "ro") {
+			s.mount(forkexec.Op{
+				Target: newRoot + m.Destination,
+				Flags:  unix.MS_REMOUNT | unix.MS_BIND | unix.MS_RDONLY | unix.MS_NOSUID | unix.MS_NODEV,
+			})
+		}
 	}
 }
 

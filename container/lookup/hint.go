@@ -15,6 +15,9 @@ func (in Root) notThere(name string, candidates []string) string {
 	if strings.Contains(name, "/") {
 		return in.missingHint(candidates[0])
 	}
+	if isInterpreter(name) {
+		return fmt.Sprintf("an interpreter of the caller's PATH is shown with its library by files.interpreters = [%q]", name)
+	}
 	return "only what the policy shows is there: grant it with files.read, or give a path"
 }
 
@@ -26,8 +29,11 @@ func (in Root) missingHint(name string) string {
 	}
 	target := in.follow(name)
 	if home := in.venvHome(name); home != "" {
-		return fmt.Sprintf("%s belongs to a Python environment that was made with the interpreter in %s: grant %s with files.read (--read %s)",
-			path.Base(name), home, installedIn(home), installedIn(home))
+		return fmt.Sprintf("%s belongs to a Python environment whose interpreter is in %s: files.interpreters = [%q] shows both",
+			path.Base(name), home, path.Dir(path.Dir(name)))
+	}
+	if isInterpreter(path.Base(name)) && sayable(target) {
+		return fmt.Sprintf("an interpreter is shown with its library by files.interpreters = [%q]", target)
 	}
 	if target != name && sayable(target) {
 		return fmt.Sprintf("it is a link to %s: grant that with files.read (--read %s)", target, target)
@@ -35,12 +41,10 @@ func (in Root) missingHint(name string) string {
 	return "only what the policy shows is there: grant it with files.read (--read " + name + ")"
 }
 
-// installedIn is the directory that a directory of programs belongs to: "/opt/python" of "/opt/python/bin".
-func installedIn(bin string) string {
-	if path.Base(bin) == "bin" && path.Dir(bin) != "/" {
-		return path.Dir(bin)
-	}
-	return bin
+// isInterpreter says whether files.interpreters knows programs of that name.
+func isInterpreter(name string) bool {
+	name = strings.TrimRight(name, "0123456789.")
+	return name == "python" || name == "pypy" || name == "node" || name == "java"
 }
 
 // maxLinks is how many the kernel follows on the way to one file.

@@ -273,6 +273,7 @@ func (sb *Sandbox) place(filter []unix.SockFilter) forkexec.Command {
 	return forkexec.Command{
 		Target: sb.init, Namespaces: e.Namespaces, DropGroups: e.DropGroups, Mounts: slices.Clip(e.Mounts),
 		UID: e.UID, GID: e.GID, ShownUID: e.ShownUID, ShownGID: e.ShownGID, Dir: e.Dir, Umask: e.Umask, Filter: filter,
+		Once: e.NoSpawn, Execute: e.Execute,
 	}
 }
 
@@ -317,15 +318,8 @@ func (sb *Sandbox) explain(err error, req Request) error {
 	case !errors.As(err, &step) && (errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT)):
 		return fail("state_unusable", diskHint, "start program in sandbox %q: %w", sb.state.ID, err)
 	case !errors.As(err, &step):
-	case step.Step == forkexec.StepExecve && errors.Is(step.Err, unix.ENOENT):
-		return fail(lookup.CodeNotFound, "", "%q: %w", req.Args[0], step.Err)
-	case step.Step == forkexec.StepExecve && errors.Is(step.Err, unix.E2BIG):
-		return fail("arguments_too_long", "pass them in a file", "%q: %w", req.Args[0], step.Err)
-	case step.Step == forkexec.StepExecve && errors.Is(step.Err, unix.ENOEXEC):
-		return fail(lookup.CodeNotExecutable, "a script needs a first line that names its interpreter, such as #!/bin/sh; a program must be made for this machine",
-			"%q: %w", req.Args[0], step.Err)
 	case step.Step == forkexec.StepExecve:
-		return fail(lookup.CodeNotExecutable, "", "%q: %w", req.Args[0], step.Err)
+		return sb.notExecuted(step.Err, req.Args[0])
 	case step.Step == forkexec.StepUserns && errors.Is(step.Err, unix.EAGAIN) && sb.state.Launch.Limits.Pids > 0:
 		return fail(diagnose.CodeLimitReached, "end other programs in the sandbox: sandboxrun ps "+sb.state.ID,
 			"start program in sandbox %q: its limit of processes is reached: %w", sb.state.ID, step.Err)

@@ -39,6 +39,12 @@ func (p *program) spec(c *cli.Context) error {
 	if plan.Relay != nil {
 		p.warn("network: another runtime has no relay: the program reaches its own loopback only")
 	}
+	if len(plan.Exec.Execute) > 0 {
+		p.warn("processes.execute: another runtime lets the program execute every file that it cannot write")
+	}
+	if plan.Exec.NoSpawn {
+		p.warn("processes.spawn: another runtime lets the program execute other programs; it starts no process there either")
+	}
 	if c.NArg() > 0 {
 		plan.Spec.Process.Args = c.Args().Slice()
 	}

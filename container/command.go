@@ -46,15 +46,6 @@ func (sb *Sandbox) command(req Request, in lookup.Root) (forkexec.Command, error
 	return cmd, nil
 }
 
-// place is where every program of the sandbox runs.
-func (sb *Sandbox) place(filter []unix.SockFilter) forkexec.Command {
-	e := &sb.state.Launch
-	return forkexec.Command{
-		Target: sb.init, Namespaces: e.Namespaces, DropGroups: e.DropGroups, Mounts: slices.Clip(e.Mounts),
-		UID: e.UID, GID: e.GID, ShownUID: e.ShownUID, ShownGID: e.ShownGID, Dir: e.Dir, Umask: e.Umask, Filter: filter,
-	}
-}
-
 func (sb *Sandbox) loadFilter() ([]unix.SockFilter, error) { return sb.decodeFilter(sb.filter) }
 
 func (sb *Sandbox) decodeFilter(data []byte) ([]unix.SockFilter, error) {
@@ -65,6 +56,40 @@ func (sb *Sandbox) decodeFilter(data []byte) ([]unix.SockFilter, error) {
 	return f, nil
 }
 
+// lostRace says whether a mount of an exec has failed since its target went away. Those in a grant are covers of denied
+// paths (package deny), and a program that makes and removes such a path all the time must not keep others from starting.
+func lostRace(err error) bool {
+	var step *forkexec.StepError
+	return errors.As(err, &step) && step.Step == forkexec.StepMount &&
+		(step.Err == unix.ENOENT || step.Err == unix.ENOTDIR || step.Err == unix.ELOOP)
+}
+
+const raceTries = 20
+
+// explains says whether programs are told of hosts that the relay refuses.
+func (sb *Sandbox) explains() bool { return sb.state.Relay != nil && sb.state.Relay.Policy.Explain }
+
+// putsProgram says whether the program is a file that is put there.
+func putsProgram(req Request, name, dir string) (string, bool) {
+	if !slices.Contains([]byte(name), '/') {
+		return "", false
+	}
+	if !path.IsAbs(name) {
+		name = path.Join(dir, name)
+	}
+	return name, slices.ContainsFunc(req.Put, func(p Put) bool { return path.Join(dir, p.Path) == path.Clean(name) })
+}
+
+// place is where every program of the sandbox runs.
+func (sb *Sandbox) place(filter []unix.SockFilter) forkexec.Command {
+	e := &sb.state.Launch
+	return forkexec.Command{
+		Target: sb.init, Namespaces: e.Namespaces, DropGroups: e.DropGroups, Mounts: slices.Clip(e.Mounts),
+		UID: e.UID, GID: e.GID, ShownUID: e.ShownUID, ShownGID: e.ShownGID, Dir: e.Dir, Umask: e.Umask, Filter: filter,
+		Once: e.NoSpawn, Execute: e.Execute,
+	}
+}
+
 // explain tells whose fault a failed start was.
 func (sb *Sandbox) explain(err error, req Request) error {
 	var step *forkexec.StepError
@@ -72,15 +97,8 @@ func (sb *Sandbox) explain(err error, req Request) error {
 	case !errors.As(err, &step) && (errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT)):
 		return fail("state_unusable", fault.DiskHint, "start program in sandbox %q: %w", sb.state.ID, err)
 	case !errors.As(err, &step):
-	case step.Step == forkexec.StepExecve && errors.Is(step.Err, unix.ENOENT):
-		return fail(lookup.CodeNotFound, "", "%q: %w", req.Args[0], step.Err)
-	case step.Step == forkexec.StepExecve && errors.Is(step.Err, unix.E2BIG):
-		return fail("arguments_too_long", "pass them in a file", "%q: %w", req.Args[0], step.Err)
-	case step.Step == forkexec.StepExecve && errors.Is(step.Err, unix.ENOEXEC):
-		return fail(lookup.CodeNotExecutable, "a script needs a first line that names its interpreter, such as #!/bin/sh; a program must be made for this machine",
-			"%q: %w", req.Args[0], step.Err)
 	case step.Step == forkexec.StepExecve:
-		return fail(lookup.CodeNotExecutable, "", "%q: %w", req.Args[0], step.Err)
+		return sb.notExecuted(step.Err, req.Args[0])
 	case step.Step == forkexec.StepUserns && errors.Is(step.Err, unix.EAGAIN) && sb.state.Launch.Limits.Pids > 0:
 		return fail(diagnose.CodeLimitReached, "end other programs in the sandbox: sandboxrun ps "+sb.state.ID,
 			"start program in sandbox %q: its limit of processes is reached: %w", sb.state.ID, step.Err)
@@ -111,28 +129,4 @@ func (sb *Sandbox) explain(err error, req Request) error {
 		return diagnose.NoNextBest(d, sb.state.BestEffort)
 	}
 	return fail("sandbox_unavailable", "", "start program in sandbox %q: %w", sb.state.ID, err)
-}
-
-// lostRace says whether a mount of an exec has failed since its target went away. Those in a grant are covers of denied
-// paths (package deny), and a program that makes and removes such a path all the time must not keep others from starting.
-func lostRace(err error) bool {
-	var step *forkexec.StepError
-	return errors.As(err, &step) && step.Step == forkexec.StepMount &&
-		(step.Err == unix.ENOENT || step.Err == unix.ENOTDIR || step.Err == unix.ELOOP)
-}
-
-const raceTries = 20
-
-// explains says whether programs are told of hosts that the relay refuses.
-func (sb *Sandbox) explains() bool { return sb.state.Relay != nil && sb.state.Relay.Policy.Explain }
-
-// putsProgram says whether the program is a file that is put there.
-func putsProgram(req Request, name, dir string) (string, bool) {
-	if !slices.Contains([]byte(name), '/') {
-		return "", false
-	}
-	if !path.IsAbs(name) {
-		name = path.Join(dir, name)
-	}
-	return name, slices.ContainsFunc(req.Put, func(p Put) bool { return path.Join(dir, p.Path) == path.Clean(name) })
 }

@@ -50,6 +50,7 @@ func Probe(l spec.Limits) (*spec.Host, error) {
 	if data, err := os.ReadFile("/etc/resolv.conf"); err == nil { // it may be a link to nowhere
 		h.Resolv = string(data)
 	}
+	h.Landlock, _ = procfs.Landlock()
 	h.ProcFiles = procFiles(h.Root)
 	h.Self = self(tree)
 	h.Sockets = sockets()

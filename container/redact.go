@@ -11,7 +11,8 @@ import (
 // results, logs and files, the events, warnings and errors. What goes straight to a writer of the caller's is as the program
 // wrote it.
 
-// environ is what the program of an exec has, and what redacts its values; that is nil where nothing is to be redacted.
+// environ is what the program of an exec has, and what redacts the values of that and of the caller's own variables: a program may have
+// read one elsewhere. It is nil where nothing is to be redacted.
 func (sb *Sandbox) environ(req Request) ([]string, *record.Redactor) {
 	e := &sb.state.Launch
 	env := e.Environ(req.Caller, req.Env)
@@ -24,16 +25,12 @@ func (sb *Sandbox) environ(req Request) ([]string, *record.Redactor) {
 	if !e.Redact {
 		return env, nil
 	}
-	var secrets map[string]string
+	own := make(map[string]string, len(env))
 	for _, kv := range env {
-		if name, value, _ := strings.Cut(kv, "="); record.Secret(name, value) {
-			if secrets == nil {
-				secrets = map[string]string{}
-			}
-			secrets[name] = value
-		}
+		name, value, _ := strings.Cut(kv, "=")
+		own[name] = value
 	}
-	return env, record.NewRedactor(secrets)
+	return env, record.NewRedactor(own, req.Caller)
 }
 
 // redactedError is an error whose text is another.

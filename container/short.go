@@ -26,7 +26,7 @@ import (
 // shortLaunch is what the short way reads. Where an exec has more to do than to start a program it is empty.
 func (sb *Sandbox) shortLaunch(filter []unix.SockFilter) ([]byte, error) {
 	l := &sb.state.Launch
-	if l.Limits.Disk > 0 || l.SetGroup || sb.state.Record != nil || sb.explains() {
+	if l.Limits.Disk > 0 || l.SetGroup || l.NoSpawn || len(l.Execute) > 0 || sb.state.Record != nil || sb.explains() {
 		return nil, nil
 	}
 	var cmd forkexec.Command
@@ -34,7 +34,7 @@ func (sb *Sandbox) shortLaunch(filter []unix.SockFilter) ([]byte, error) {
 	launch := forkexec.Launch{
 		Namespaces: l.Namespaces, DropGroups: l.DropGroups,
 		UID: l.UID, GID: l.GID, ShownUID: l.ShownUID, ShownGID: l.ShownGID, Umask: l.Umask, Dir: l.Dir,
-		Mounts: l.Mounts, Granted: shortGranted(l.Granted), Env: l.Env, EnvAllow: l.EnvAllow, EnvSet: l.EnvSet, Filter: filter,
+		Mounts: l.Mounts, Granted: shortGranted(l.Granted), Env: l.Env, EnvAllow: l.EnvAllow, EnvDeny: l.EnvDeny, EnvSet: l.EnvSet, Filter: filter,
 		Limits: cmd.Limits, Rlimits: cmd.Rlimits, CPUs: cmd.CPUs,
 	}
 	for _, w := range l.Watch {

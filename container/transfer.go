@@ -228,6 +228,10 @@ func (sb *Sandbox) walkHost(name string, file bool) (*os.File, error) {
 // freshMounts are the directories that are empty for one exec.
 func (sb *Sandbox) freshMounts(req Request, dir string, in lookup.Root) ([]forkexec.Mount, error) {
 	var list []forkexec.Mount
+	flags := unix.MS_NOSUID | unix.MS_NODEV | forkexec.Fresh
+	if len(sb.state.Launch.Execute) > 0 {
+		flags |= unix.MS_NOEXEC // as everything that the program can write
+	}
 	for _, asked := range req.Fresh {
 		name, err := freshPath(asked, dir, variable(req.env, "HOME"))
 		if err != nil {
@@ -242,7 +246,7 @@ func (sb *Sandbox) freshMounts(req Request, dir string, in lookup.Root) ([]forke
 			continue
 		}
 		list = append(list, forkexec.Mount{
-			Source: "tmpfs", Target: name, Type: "tmpfs", Flags: unix.MS_NOSUID | unix.MS_NODEV | forkexec.Fresh,
+			Source: "tmpfs", Target: name, Type: "tmpfs", Flags: flags,
 			Data: fmt.Sprintf("mode=0700,uid=%d,gid=%d,size=%d,nr_inodes=%d", sb.state.Launch.UID, sb.state.Launch.GID, freshSize, freshInodes),
 		})
 	}

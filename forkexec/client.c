@@ -298,10 +298,11 @@ static int relay_gone(const struct fx_limits *l, const struct fx_launch *la)
 static int prepare(struct fx_exec *x, struct fx_short *e, struct fx_launch *la, const struct fx_request *q, char **env)
 {
 	int root;
-	if (fx_read_launch(x, la, q, env, &root) < 0 || !fx_events_plain(x->limits, la, q->argv[0], x->envp))
+	if (fx_read_launch(x, la, q, env, &root) < 0 || !fx_events_plain(x->limits, la, q->argv[0], x->envp) ||
+	    !fx_events_plain(x->limits, la, q->argv[0], env))
 		return -1;
 	if (q->json || q->result) {
-		if (la->results[0].n == 0 || fx_has_secret(la, x->envp, NULL) || (q->json && keep_output(e, (size_t)la->output) < 0))
+		if (la->results[0].n == 0 || fx_has_secret(la, x->envp, NULL) || fx_has_secret(la, env, NULL) || (q->json && keep_output(e, (size_t)la->output) < 0))
 			return -1;
 		x->limits->measure = 1;
 	}

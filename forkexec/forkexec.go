@@ -54,6 +54,8 @@ type Command struct {
 	CPUs       *unix.CPUSet // the only processors that it may use; nil: the caller's
 	Limits     Limits
 	Filter     []unix.SockFilter
+	Execute    []string // the only files that it can execute, by absolute paths without symlinks; empty: all
+	Once       bool     // the program can execute no other, nor again itself
 	Listener   *os.File // not nil: the filter asks, and its listener is sent over this socket
 	// Puts are written before the program is executed, with its rights.
 	Puts []Put
@@ -116,6 +118,8 @@ const (
 	StepMount  = "mount"
 	StepFilter = "load the seccomp filter"
 
+	StepExecution = "restrict what can be executed"
+
 	StepTerminal = "open a terminal"
 	StepPut      = "write a file for the program"
 )
@@ -126,7 +130,7 @@ func stepName(step C.int) string {
 		C.FX_JOIN: "join the sandbox's namespaces", C.FX_BECOME: "become root in the sandbox's user namespace",
 		C.FX_NAMESPACES: "make the exec's own namespaces", C.FX_MOUNT: StepMount, C.FX_IDS: "change to the program's user",
 		C.FX_USERNS: StepUserns, C.FX_MAP: "map the program's user",
-		C.FX_SESSION: "start a session", C.FX_TTY: "take the terminal", C.FX_TERMINAL: StepTerminal, C.FX_STDIO: "set up the standard streams",
+		C.FX_SESSION: "start a session", C.FX_TTY: "take the terminal", C.FX_EXECUTION: StepExecution, C.FX_TERMINAL: StepTerminal, C.FX_STDIO: "set up the standard streams",
 		C.FX_RLIMIT: StepRlimit, C.FX_PRIVILEGE: "drop all privileges",
 		C.FX_DIR: StepDir, C.FX_SECCOMP: StepFilter,
 		C.FX_PUT: StepPut, C.FX_VIEW: "open the exec's view",
@@ -277,8 +281,9 @@ func (c *Command) layout(m *cmem) (*C.struct_fx_exec, func()) {
 	if c.Listener != nil {
 		x.listener = C.int(c.Listener.Fd())
 	}
-	if c.DropGroups {
-		x.drop_groups = 1
+	x.drop_groups, x.once = C.int(number(c.DropGroups)), C.int(number(c.Once))
+	if len(c.Execute) > 0 {
+		x.execute, x.n_execute = m.strs(c.Execute), C.size_t(len(c.Execute))
 	}
 	if t := c.Terminal; t != nil {
 		x.tty, x.rows, x.cols = 1, C.ushort(t.Rows), C.ushort(t.Cols)
@@ -309,6 +314,8 @@ func (c *Command) stepError(x *C.struct_fx_exec) *StepError {
 		e.Detail = RlimitName(c.Rlimits[i].Resource)
 	case x.step == C.FX_EXECVE:
 		e.Detail = fmt.Sprintf("%q", c.Path)
+	case x.step == C.FX_EXECUTION && i < len(c.Execute):
+		e.Detail = fmt.Sprintf("to %q", c.Execute[i])
 	case x.step == C.FX_PUT && i < len(c.Puts):
 		e.Detail = fmt.Sprintf("%q", path.Join(c.Puts[i].Parent, c.Puts[i].Name))
 	case x.step == C.FX_DIR:

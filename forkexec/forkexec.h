@@ -20,7 +20,7 @@ struct fx_rlimit {
 enum fx_step {
 	FX_OK, FX_SPAWN, FX_GROUPS, FX_JOIN, FX_BECOME, FX_NAMESPACES, FX_MOUNT, FX_IDS, FX_USERNS, FX_MAP, FX_SESSION,
 	FX_TTY, FX_STDIO, FX_RLIMIT, FX_PRIVILEGE, FX_DIR, FX_SECCOMP, FX_EXECVE, FX_REAPER, FX_CGROUP, FX_AFFINITY, FX_TERMINAL,
-	FX_PUT, FX_VIEW,
+	FX_PUT, FX_VIEW, FX_EXECUTION,
 };
 
 #define FX_CPUS 1024 // as many as a cpu_set_t has
@@ -154,6 +154,10 @@ struct fx_exec {
 	const unsigned long *cpus; // the only processors that it may use, FX_CPUS bits, or NULL
 	struct fx_limits *limits;
 	struct sock_fprog filter;
+	const char *const *execute; // the only files that the program can execute
+	size_t n_execute;       // 0: all
+	int once;               // the program can execute no other
+	uint64_t key[3];        // with which the launcher itself executes it; see once.c
 	int listener;           // a socket over which the filter's listener is sent to us, or -1
 	int stub;               // the stub's memfd
 	int waiter;             // a pidfd whose end ends the exec, or -1
@@ -243,6 +247,7 @@ int64_t fx_json_text(char *to, const char *from, size_t n);
 
 #define FX_LISTENER 3 // where the socket for the listener is until the program is executed
 int fx_load_filter(const struct fx_exec *x);
+int fx_load_once(struct fx_exec *x);
 void fx_start(struct fx_exec *x);
 
 #define FX_STOPPED 4096
@@ -264,7 +269,7 @@ void fx_call(const struct fx_exec *x, int stage);
 #define FX_SEALED_FD 6                // of process 1; see stub.c and sealed.go
 #define FX_SEALED_MAGIC 0x3265736273ull // "sbse2"; another for another layout
 #define FX_SEALED_MAX (16 << 20)
-#define FX_LAUNCH_MAGIC 0x34786273u // "sbx4": the form of the launch file; see launch.go and plan.c
+#define FX_LAUNCH_MAGIC 0x35786273u // "sbx5": the form of the launch file; see launch.go and plan.c
 
 // One step of building a sandbox's view.
 enum fx_op_kind { FX_OP_MKDIR, FX_OP_SYMLINK, FX_OP_FILE, FX_OP_MOUNT, FX_OP_BIND, FX_OP_ATTR, FX_OP_MOVE, FX_OP_ROOT,

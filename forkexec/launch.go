@@ -29,6 +29,7 @@ type Launch struct {
 	Granted    []Watch           // and where one of the host's own paths has something else
 	Env        map[string]string // what every program has
 	EnvAllow   []string          // what is taken from the caller
+	EnvDeny    []string          // and of that left out
 	EnvSet     map[string]string
 	Limits     Limits // less State and Check
 	Rlimits    []Rlimit
@@ -135,6 +136,7 @@ func (l *Launch) Encode() []byte {
 	}
 	b.list(assignments(l.Env))
 	b.list(l.EnvAllow)
+	b.list(l.EnvDeny)
 	b.list(assignments(l.EnvSet))
 	l.encodeLimits(&b)
 	b.texts(string(EncodeFilter(l.Filter)), string(stubELF()))

@@ -37,12 +37,20 @@ static void put(const char **env, size_t *n, const char *kv)
 
 static int in_order(const void *a, const void *b) { return strcmp(*(const char *const *)a, *(const char *const *)b); }
 
-// environment is spec.Exec.Environ: what every program has, then what the policy takes from the caller, then what it sets, then
+static int any_matches(const char **patterns, size_t n, const char *variable, int *odd)
+{
+	for (size_t i = 0; i < n; i++)
+		if (matches(patterns[i], variable, name_length(variable), odd))
+			return 1;
+	return 0;
+}
+
+// environment is spec.Exec.Environ: what every program has, then what the policy takes from the caller and does not deny, then what it sets, then
 // what this exec adds.
 static const char **environment(struct reader *r, char *const *caller, const struct fx_request *q)
 {
-	size_t n_base, n_allow, n_set, n_caller = 0, n = 0;
-	const char **base = strings(r, &n_base), **allow = strings(r, &n_allow), **set = strings(r, &n_set);
+	size_t n_base, n_allow, n_deny, n_set, n_caller = 0, n = 0;
+	const char **base = strings(r, &n_base), **allow = strings(r, &n_allow), **deny = strings(r, &n_deny), **set = strings(r, &n_set);
 	while (caller[n_caller])
 		n_caller++;
 	const char **env = r->bad ? NULL : calloc(n_base + n_caller + n_set + q->n_env + 1, sizeof *env);
@@ -52,11 +60,8 @@ static const char **environment(struct reader *r, char *const *caller, const str
 	for (size_t i = 0; i < n_base; i++)
 		put(env, &n, base[i]);
 	for (size_t i = 0; i < n_caller; i++)
-		for (size_t a = 0; a < n_allow; a++)
-			if (strchr(caller[i], '=') && matches(allow[a], caller[i], name_length(caller[i]), &odd)) {
-				put(env, &n, caller[i]);
-				break;
-			}
+		if (strchr(caller[i], '=') && any_matches(allow, n_allow, caller[i], &odd) && !any_matches(deny, n_deny, caller[i], &odd))
+			put(env, &n, caller[i]);
 	for (size_t i = 0; i < n_set; i++)
 		put(env, &n, set[i]);
 	for (size_t i = 0; i < q->n_env; i++)

@@ -197,6 +197,10 @@ int fx_program(void *arg)
 	TRY(FX_PUT, failed, fx_put_all(x, &failed)); // signals are blocked: a file that gets too large is an error
 	reset_signals();
 	fx_call(x, FX_UNFILTERED);
+	if (x->n_execute > 0 && LAYER("execution", fx_restrict_execution(x)) != 0)
+		return 125;
+	if (x->once)
+		TRY(FX_SECCOMP, 0, fx_load_once(x));
 	if (x->filter.len > 0)
 		TRY(FX_SECCOMP, 0, fx_load_filter(x));
 	fx_call(x, FX_IN_PLACE);
@@ -204,6 +208,6 @@ int fx_program(void *arg)
 		return 0;
 	if (x->result > 0)
 		TRY(FX_STDIO, 0, dup2(HELD_RESULT, FX_RESULT)); // the listener has been sent
-	execve(x->path, x->argv, x->envp);
+	syscall(SYS_execve, x->path, x->argv, x->envp, x->key[0], x->key[1], x->key[2]);
 	return fail(x, FX_EXECVE, 0);
 }

@@ -43,8 +43,11 @@ type Subject struct {
 	Omitted  int      // number of grants beyond MaxGrants
 	Denied   []string // host paths of denied files, which no path inside may show
 	Env      []string // names of variables that every program has
+	EnvDeny  []string // of these, those that it does not get
 	EnvAllow []string // names and patterns of variables that the program gets from the caller
 	Affinity bool     // programs may not choose their processors
+	Unlisted string   // a file of the view that no program may execute because of processes.execute; empty: there is none
+	NoSpawn  bool     // programs start no process and execute no other program
 
 	ID    [2]uint32 // uid and gid of the program to the host
 	Owner [2]uint32 // uid and gid, on disk, of the files that belong to the program in grants

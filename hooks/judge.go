@@ -271,10 +271,13 @@ func judgeEnvironment(s *Subject, f *Facts, v *verdict) {
 			v.fail("%s is missing", name)
 		}
 	}
-	allowed := slices.ContainsFunc(s.EnvAllow, func(p string) bool {
-		ok, err := path.Match(p, f.Canary)
-		return err == nil && ok
-	})
+	named := func(patterns []string) bool {
+		return slices.ContainsFunc(patterns, func(p string) bool {
+			ok, err := path.Match(p, f.Canary)
+			return err == nil && ok
+		})
+	}
+	allowed := named(s.EnvAllow) && !named(s.EnvDeny)
 	switch {
 	case f.Canary == "":
 		v.lack("the caller has no variable that the policy does not allow")

@@ -153,6 +153,7 @@ func TestJudge(t *testing.T) {
 		{"a stray variable", func(_ *Subject, f *Facts) { f.Env = append(f.Env, "LD_PRELOAD") }, map[string]Outcome{"environment": Broken}},
 		{"the canary", func(_ *Subject, f *Facts) { f.Env = append(f.Env, "CANARY") }, map[string]Outcome{"environment": Broken}},
 		{"a missing variable", func(_ *Subject, f *Facts) { f.Env = f.Env[:1] }, map[string]Outcome{"environment": Broken}},
+		{"every variable is let in but one", func(s *Subject, f *Facts) { s.EnvAllow, s.EnvDeny = []string{"*"}, []string{"CAN*"} }, nil},
 		{"every variable is let in", func(s *Subject, f *Facts) { s.EnvAllow = []string{"*"}; f.Env = append(f.Env, "CANARY") }, map[string]Outcome{"environment": NotTested}},
 		{"a limit is higher", func(_ *Subject, f *Facts) { f.Limits[0].Got = 101 }, map[string]Outcome{"limits_read_back": Broken}},
 		{"no limit of core files", func(_ *Subject, f *Facts) {

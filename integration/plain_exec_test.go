@@ -49,11 +49,11 @@ func TestPlainExecIsExec(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		b.env = append(b.env, "LC_TEST=a=b", "SECRET=s", "SET=caller", "XA1Z=x")
+		b.env = append(b.env, "LC_TEST=a=b", "SECRET=s", "SET=caller", "XA1Z=x", "LC_DENIED=x")
 		b.create("box", b.policy(object{
 			"version": 1, "workdir": ws,
 			"files": object{"write": []string{ws}, "deny": []string{ws + "/key"}},
-			"env":   object{"allow": []string{"LC_*", "SET", "XA*Z"}, "set": object{"SET": "policy", "PATH": "/usr/bin:/bin"}},
+			"env":   object{"allow": []string{"LC_*", "SET", "XA*Z"}, "deny": []string{"*_DEN*D", "SET"}, "set": object{"SET": "policy", "PATH": "/usr/bin:/bin"}},
 		}))
 		paths := strings.NewReplacer("SCRIPT", filepath.Join(ws, "script"), "BAD", filepath.Join(ws, "bad"), "RELATIVE", filepath.Join(ws, "relative"))
 		for _, command := range commands {

@@ -3,6 +3,7 @@ package integration
 import (
 	"bytes"
 	"encoding/json"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -12,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/sandboxrun/sandboxrun/container"
+	"github.com/sandboxrun/sandboxrun/container/procfs"
 	"github.com/sandboxrun/sandboxrun/hooks"
 	"github.com/sandboxrun/sandboxrun/spec"
 )
@@ -24,6 +26,9 @@ type sabotage struct {
 	root    bool     // the layer is there only where it is
 	limit   string   // the layer is there only where this limit
 	by      []string // is held by one of these
+
+	processes object // the section of the policy without which the layer is not there
+	kernel    [2]int // since which it is noticed
 }
 
 func sabotages() []sabotage {
@@ -49,6 +54,8 @@ func sabotages() []sabotage {
 		{layer: "no_new_privs", notices: []string{"no_new_privs", "seccomp_filter", "refused_calls"}},
 		{layer: "filter", notices: []string{"seccomp_filter", "refused_calls"}},
 		{layer: "rules", notices: []string{"refused_calls"}},
+		{layer: "once", notices: []string{"refused_calls"}, processes: object{"spawn": false}},
+		{layer: "execution", notices: []string{"refused_calls"}, processes: object{"execute": []string{"/usr/bin/python3"}}, kernel: [2]int{6, 14}},
 		{layer: "uts", notices: []string{"namespaces_own"}},
 		{layer: "mnt", notices: []string{"namespaces_own"}},
 		{layer: "ipc", notices: []string{"namespaces_own"}},
@@ -107,14 +114,15 @@ func TestSabotage(t *testing.T) {
 	flavours(t, func(b *box) {
 		b.file("in/answers", "42")
 		b.file("in/table", "1,2")
-		policy := b.policy(object{
+		whole := object{
 			"files": object{
 				"read": []string{b.path("in")}, "deny": []string{b.path("in", "answers")}, "write": []string{b.mkdir("out")},
 				"secrets": []string{b.file("private/secret", "key")},
 			},
 			"network": object{"ports": []int{9}},
 			"limits":  object{"nofile": 100, "memory": "64M", "pids": 30, "cpus": 1},
-		})
+		}
+		policy := b.policy(whole)
 		product := w.binary
 		w.binary = binary
 		defer func() { w.binary = product }()
@@ -128,6 +136,15 @@ func TestSabotage(t *testing.T) {
 				}
 				if s.root && w.uid != 0 {
 					t.Skip("the launcher is not root")
+				}
+				if k, err := procfs.KernelVersion(); err != nil || k.Major < s.kernel[0] || k.Major == s.kernel[0] && k.Minor < s.kernel[1] {
+					t.Skip("this kernel does not say what could be executed")
+				}
+				policy := policy
+				if s.processes != nil {
+					with := maps.Clone(whole)
+					with["processes"] = s.processes
+					policy = b.policy(with)
 				}
 				notices := s.notices
 				if w.uid != 0 {

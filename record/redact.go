@@ -51,17 +51,26 @@ type node struct {
 	last           byte
 }
 
-// NewRedactor makes a Redactor for the secrets of an environment. It is nil if the environment has none.
-func NewRedactor(env map[string]string) *Redactor {
-	var r *Redactor
+// NewRedactor makes a Redactor for the secrets of environments. It is nil if they have none. A value that several variables have gets
+// the first one's name.
+func NewRedactor(envs ...map[string]string) *Redactor {
+	r := &Redactor{nodes: make([]node, 1)}
 	seen := map[string]bool{}
+	for _, env := range envs {
+		r.addAll(env, seen)
+	}
+	if len(r.names) == 0 {
+		return nil
+	}
+	r.link()
+	return r
+}
+
+func (r *Redactor) addAll(env map[string]string, seen map[string]bool) {
 	for _, name := range slices.Sorted(maps.Keys(env)) {
 		value := env[name]
 		if !Secret(name, value) || seen[value] {
 			continue
-		}
-		if r == nil {
-			r = &Redactor{nodes: make([]node, 1)}
 		}
 		for _, form := range forms(value) {
 			if !seen[form] {
@@ -70,10 +79,6 @@ func NewRedactor(env map[string]string) *Redactor {
 			}
 		}
 	}
-	if r != nil {
-		r.link()
-	}
-	return r
 }
 
 // forms are the forms of a value that the Redactor searches for.

@@ -21,6 +21,8 @@ type Explainer struct {
 	OwnID bool
 	// HiddenProc and ReadonlyProc are the paths of the program's own /proc that it cannot open, and cannot write.
 	HiddenProc, ReadonlyProc []string
+	// Executed are the only files that the program can execute, with their links resolved; empty: all.
+	Executed []string
 	// Tool is the target of a bind that no rule asked for: the launcher's own, for programs that need it. Empty if there is none.
 	Tool string
 
@@ -102,9 +104,10 @@ type Explanation struct {
 	Why        []string `json:"why"`            // sentences, the most important first
 	Hint       string   `json:"hint,omitempty"` // what would show it
 
-	spot Place
-	info Info
-	stop stop
+	spot     Place
+	info     Info
+	unlisted bool // it could be executed if processes.execute named it
+	stop     stop
 }
 
 // stop is where the way to a path ended too early.
@@ -268,6 +271,8 @@ func (x *Explainer) arrived(e *Explanation, at Place, info Info) {
 	e.Readable = x.Who.may(info, 4)
 	e.Writable = x.Who.may(info, 2) && (at.Writable && !readOnly || special)
 	e.Executable = x.Who.may(info, 1) && e.Type == typeFile && !noExec
+	e.unlisted = e.Executable && len(x.Executed) > 0 && !slices.Contains(x.Executed, e.Real)
+	e.Executable = e.Executable && !e.unlisted
 	if e.Type == typeDir {
 		e.Readable = x.Who.may(info, 4|1)
 		e.Writable = e.Writable && x.Who.may(info, 1)

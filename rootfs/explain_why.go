@@ -119,6 +119,9 @@ func (x *Explainer) reasons(e *Explanation) {
 	switch e.Verdict {
 	case VerdictInside:
 		x.whyInside(e)
+		if e.unlisted {
+			e.say("it cannot be executed, because processes.execute names other files")
+		}
 	case VerdictDenied, VerdictHidden:
 		if e.Kind == PlaceHost {
 			e.decidedBy(x.ruleOf(e.spot.Mount))

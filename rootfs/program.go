@@ -75,7 +75,9 @@ func (x *Explainer) Program(a Asked) *Program {
 	p.Why = append(p.Why, p.File.Why...)
 	if !p.File.Executable {
 		p.Is = "inside, and cannot be executed"
-		p.say("it is %s: the program runs as %s", x.owned(p.File.info), x.Who)
+		if !p.File.unlisted { // else it has been said
+			p.say("it is %s: the program runs as %s", x.owned(p.File.info), x.Who)
+		}
 		return p
 	}
 	l := &loading{Explainer: x, p: p, a: a}
@@ -297,6 +299,9 @@ func (l *loading) executable(kind, name, at, by string) bool {
 		n.Reason = strings.Join(e.Why, "; ")
 		if e.Inside() {
 			n.Reason = "it cannot be executed: it is " + l.owned(e.info)
+			if e.unlisted {
+				n.Reason = "processes.execute does not name it"
+			}
 		} else if _, err := follow(l.seen.tree, path.Clean(at)); err == nil {
 			n.Host = at
 		}

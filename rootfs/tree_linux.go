@@ -22,8 +22,9 @@ func HostTree() (Tree, error) {
 		return nil, fmt.Errorf("list host mounts: %w", err)
 	}
 	mounts, remote := parseMounts(string(data))
-	t := hostTree{mounts: mounts, servers: &servers{targets: remote, silent: map[string]bool{}}}
-	t.data = inBackground(func() []datum { return programData(t) })
+	plain := hostTree{mounts: mounts, servers: &servers{targets: remote, silent: map[string]bool{}}}
+	t := plain
+	t.data = inBackground(func() []datum { return programData(plain) })
 	return t, nil
 }
 

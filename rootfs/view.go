@@ -102,6 +102,7 @@ type Mount struct {
 	Link     bool      `json:"link,omitempty"`     // the target is a symbolic link, which is mounted on and not followed
 	Idmapped bool      `json:"idmapped,omitempty"` // a bind that shows the caller's files as the program's own; not set by Compile
 	LeftOut  bool      `json:"left_out,omitempty"` // an empty directory or file in place of what the host has mounted there; not set by Compile
+	NoExec   bool      `json:"no_exec,omitempty"`  // no file of it is executed or mapped as code; not set by Compile
 	Content  string    `json:"content,omitempty"`  // of a generated file: Source is empty and the launcher writes Content to a file of its own and binds that
 	From     string    `json:"from"`               // the rule of the policy, or the default, that asked for it
 }

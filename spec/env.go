@@ -23,7 +23,7 @@ func (e *Exec) Passed(caller, extra map[string]string) map[string]string {
 	env := map[string]string{}
 	maps.Copy(env, e.Env)
 	for k, v := range caller {
-		if allowed(e.EnvAllow, k) {
+		if allowed(e.EnvAllow, k) && !allowed(e.EnvDeny, k) {
 			env[k] = v
 		}
 	}

@@ -45,7 +45,7 @@ func Explainer(p *Policy, plan *Plan, h *Host, groups []int) *rootfs.Explainer {
 	}
 	return &rootfs.Explainer{
 		Tool: tool, View: plan.View, Policy: plan.Files, Tree: h.Tree, Who: program, Launcher: launcher, OwnID: plan.Exec.OwnID,
-		HiddenProc: plan.Exec.Hide, ReadonlyProc: plan.Exec.Readonly,
+		Executed: plan.Exec.Execute, HiddenProc: plan.Exec.Hide, ReadonlyProc: plan.Exec.Readonly,
 	}
 }
 
@@ -67,7 +67,7 @@ func ExplainVariable(p *Policy, plan *Plan, caller map[string]string, name strin
 	if more, ok := e.EnvSet[name]; ok && !isFixed { // the plan sets it, which overrides the caller's value
 		made, isMade, isSet = more, true, false
 	}
-	pattern := matching(e.EnvAllow, name)
+	pattern, denied := e.passes(name)
 	value := theirs
 	switch {
 	case isFixed:
@@ -82,9 +82,15 @@ func ExplainVariable(p *Policy, plan *Plan, caller map[string]string, name strin
 	case isMade:
 		a.Is, a.Rule, value = "made by sandboxrun", fromDefault, made
 		a.say("each program of the sandbox has it, with the value %s", printableValue(name, made))
-		if isSet {
+		switch {
+		case isSet && denied != "":
+			a.say("the caller's value does not pass: env.deny has %q", denied)
+		case isSet:
 			a.say("the caller's value does not pass: no pattern of env.allow matches")
 		}
+	case denied != "":
+		a.OK, a.Is, a.Rule, a.From = false, "does not pass", "env.deny", p.Place("env.deny", denied)
+		a.say("%s has %q, which takes it out of env.allow", a.at(), denied)
 	case pattern != "":
 		a.OK, a.Is, a.Rule, a.From = false, "not set", "env.allow", p.Place("env.allow", pattern)
 		a.say("%s has %q and would let it pass, but the caller does not have it", a.at(), pattern)
@@ -95,6 +101,18 @@ func ExplainVariable(p *Policy, plan *Plan, caller map[string]string, name strin
 		a.redaction(p)
 	}
 	return a
+}
+
+// passes returns the pattern of env.allow that lets a variable pass, or else that of env.deny which keeps it from passing.
+func (e *Exec) passes(name string) (pattern, denied string) {
+	pattern = matching(e.EnvAllow, name)
+	if pattern == "" {
+		return "", ""
+	}
+	if denied = matching(e.EnvDeny, name); denied != "" {
+		return "", denied
+	}
+	return pattern, ""
 }
 
 // matching returns the first pattern that a name matches, or "".

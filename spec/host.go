@@ -24,6 +24,7 @@ type Host struct {
 	ProcFiles []string // those of HiddenProc and ReadonlyProc that this kernel has
 	Cgroups   Cgroups
 	Nproc     bool   // RLIMIT_NPROC counts the processes of a user namespace of the sandbox, and limits the program
+	Landlock  int    // version of Landlock; 0: the kernel has none
 	CPUs      int    // number of processors that the caller can run on
 	Nofile    uint64 // maximum of open files that the caller may give a process
 	Core      Core

@@ -55,6 +55,12 @@ func ociSpec(p *Plan, h *Host, id identity) *specs.Spec {
 	if p.Exec.Affinity > 0 {
 		refuseAffinity(s.Linux.Seccomp)
 	}
+	if len(p.Exec.Execute) > 0 {
+		refuseMemory(s.Linux.Seccomp)
+	}
+	if p.Exec.NoSpawn {
+		refuseSpawn(s.Linux.Seccomp)
+	}
 	if p.Exec.ShownUID == 0 {
 		passOverOwners(s.Linux.Seccomp)
 	}
@@ -169,11 +175,14 @@ func ViewMount(i int, m rootfs.Mount, e Exec) specs.Mount {
 	if source == "" {
 		source = GeneratedFile(i)
 	}
-	options := bindOptions(m.Dir)
+	var more []string
 	if !m.Writable {
-		options = bindOptions(m.Dir, "ro")
+		more = append(more, "ro")
 	}
-	return specs.Mount{Destination: m.Target, Type: "bind", Source: source, Options: options}
+	if m.NoExec {
+		more = append(more, "noexec")
+	}
+	return specs.Mount{Destination: m.Target, Type: "bind", Source: source, Options: bindOptions(m.Dir, more...)}
 }
 
 // bindOptions protect a bind. Those of a directory cover the file systems mounted below it as well, and only ever add
@@ -194,6 +203,9 @@ func tmpfsOptions(m rootfs.Mount, e Exec) []string {
 	options := []string{
 		"nosuid", "nodev", fmt.Sprintf("mode=%#o", m.Mode), fmt.Sprintf("size=%d", m.Size),
 		fmt.Sprintf("nr_inodes=%d", m.Inodes),
+	}
+	if m.NoExec {
+		options = append(options, "noexec") // so that no loader maps code that the program has written
 	}
 	if !writableTmpfs(m) {
 		options = append(options, "ro")

@@ -36,6 +36,8 @@ type Plan struct {
 	BestEffort bool `json:"best_effort,omitempty"`
 	// Warnings are printed at the start.
 	Warnings []string `json:"warnings,omitempty"`
+
+	unlisted string // see hooks.Subject
 }
 
 // Search is a granted directory or file.
@@ -61,15 +63,20 @@ type Exec struct {
 	// DropGroups: the launcher drops the caller's supplementary groups. The kernel does not allow that without privilege.
 	DropGroups bool              `json:"drop_groups"`
 	Dir        string            `json:"dir"`
-	Env        map[string]string `json:"env"`       // variables that every program has
-	EnvAllow   []string          `json:"env_allow"` // names and patterns of variables that pass from the caller
+	Env        map[string]string `json:"env"`                // variables that every program has
+	EnvAllow   []string          `json:"env_allow"`          // names and patterns of variables that pass from the caller
+	EnvDeny    []string          `json:"env_deny,omitempty"` // of these, names and patterns of variables that do not pass
 	EnvSet     map[string]string `json:"env_set"`
 	// Redact: values of key-like variables are redacted in stored output.
 	Redact   bool     `json:"redact,omitempty"`
 	Hide     []string `json:"hide"`     // masked paths of its /proc
 	Readonly []string `json:"readonly"` // read-only paths of its /proc
 	Umask    int      `json:"umask"`
-	Limits   Limits   `json:"limits,omitzero"`
+	// Execute are the only files that the program can execute, inside, with every symlink resolved; empty: all.
+	Execute []string `json:"execute,omitempty"`
+	// NoSpawn: the program starts no process, and executes no other program.
+	NoSpawn bool   `json:"no_spawn,omitempty"`
+	Limits  Limits `json:"limits,omitzero"`
 	// CPUFollowsWall: Limits.CPU is the default for Limits.Wall, so an exec with another wall limit has another.
 	CPUFollowsWall bool `json:"cpu_follows_wall,omitempty"`
 	Affinity       int  `json:"affinity,omitempty"` // number of processors of the program; 0: as its caller

@@ -71,6 +71,7 @@ type Interpreters struct {
 
 // EnvPolicy is the [env] section.
 type EnvPolicy struct {
+	Deny   []string // names or patterns that Allow does not take
 	Allow  []string // names or patterns ("LC_*") taken from the caller
 	Set    map[string]string
 	Redact bool

@@ -70,6 +70,9 @@ func Resolve(p *Policy, h *Host) (*Plan, error) {
 	if err := cores(p, h, plan); err != nil {
 		return nil, err
 	}
+	if err := execute(p, h, plan); err != nil {
+		return nil, err
+	}
 	plan.Spec = ociSpec(plan, h, ids)
 	plan.Checks = checks(p, h, ids, plan)
 	return plan, nil
@@ -165,7 +168,7 @@ func execOf(p *Policy, h *Host, id identity, dir, home string) Exec {
 		Env: map[string]string{
 			"PATH": defaultEnv, "HOME": home, "USER": id.name, "LOGNAME": id.name, "LANG": "C.UTF-8",
 		},
-		EnvAllow: slices.Clone(p.Env.Allow), EnvSet: maps.Clone(p.Env.Set), Redact: p.Env.Redact,
+		EnvAllow: slices.Clone(p.Env.Allow), EnvDeny: slices.Clone(p.Env.Deny), EnvSet: maps.Clone(p.Env.Set), Redact: p.Env.Redact, NoSpawn: !p.Processes.Spawn,
 	}
 	for _, f := range h.ProcFiles {
 		switch {

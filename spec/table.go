@@ -108,9 +108,11 @@ func envKeys() []key[Policy] {
 	return []key[Policy]{
 		textsKey("allow", "list of names", "Variables that the program gets from the caller: names, or patterns in which \"*\" stands for any "+
 			"characters.", pattern, checkVariablePattern, func(p *Policy) *[]string { return &p.Env.Allow }),
+		textsKey("deny", "list of names", "Variables of the caller that the program does not get, although allow names them: names or patterns. Variables of set and "+
+			"--env are no variables of the caller, and stay.", pattern, checkVariablePattern, func(p *Policy) *[]string { return &p.Env.Deny }),
 		envSetKey(),
 		flagKey("redact", "Whether sandboxrun replaces the values of the variables *_API_KEY, *_KEY, *_TOKEN and *_SECRET by <NAME>. It does so for values "+
-			"of 16 characters or more, in stored output: results, logs, files of --output-dir, events and messages. "+
+			"of 16 characters or more, of the program's variables and of those of the caller that do not pass, in stored output: results, logs, files of --output-dir, events and messages. "+
 			"Output that goes straight to the caller is unchanged.", func(p *Policy) *bool { return &p.Env.Redact }).byDefault("true"),
 	}
 }
@@ -170,9 +172,13 @@ func limitKeys() []key[Policy] {
 
 func processKeys() []key[Policy] {
 	return []key[Policy]{
-		flagKey("spawn", "Whether the program may start processes. It may always start threads.",
+		flagKey("spawn", "Whether the program may start processes. false: fork, vfork, clone of a process and every execve fail with EPERM; threads work. "+
+			"The program itself is executed as always, also a script with its interpreter, but a script that begins with #!/usr/bin/env needs a second execve and fails.",
 			func(p *Policy) *bool { return &p.Processes.Spawn }).byDefault("true"),
-		grantsKey("execute", "The only files that the program may execute; if empty, every file.",
+		grantsKey("execute", "The only files that the program may execute, by their paths inside; if empty, every file. The interpreters that these files "+
+			"name after #! and their ELF loaders are allowed too. The program must not be able to change any of these files. What it can write is mounted noexec, "+
+			"and memfd_create makes only files that cannot be executed. Loading a library is no execution, and an ELF loader or an interpreter runs other programs "+
+			"that it can read: docs/security.md. It needs Linux 5.19 with Landlock; otherwise the policy is refused.",
 			func(p *Policy) *[]rootfs.Grant { return &p.Processes.Execute }),
 		wordKey("guard", "Guard inside the interpreter: an audit hook and a step budget.",
 			[]string{"", "python"}, func(p *Policy) *string { return &p.Processes.Guard }).byDefault(`""`),

@@ -58,14 +58,6 @@ func hideProc(p string) forkexec.Mount {
 
 func freshTmpfs(plan *spec.Plan, i int) forkexec.Mount {
 	m := spec.ViewMount(i, plan.View.Mounts[i], plan.Exec)
-	var data []string
-	for _, o := range m.Options {
-		if strings.Contains(o, "=") {
-			data = append(data, o)
-		}
-	}
-	return forkexec.Mount{
-		Source: "tmpfs", Target: m.Destination, Type: "tmpfs", Data: strings.Join(data, ","),
-		Flags: unix.MS_NOSUID | unix.MS_NODEV,
-	}
+	flags, data := mountOptions(m.Options)
+	return forkexec.Mount{Source: "tmpfs", Target: m.Destination, Type: "tmpfs", Data: data, Flags: flags}
 }

@@ -6,6 +6,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/sandboxrun/sandboxrun/forkexec"
+	"github.com/sandboxrun/sandboxrun/hooks"
 )
 
 // rawCall makes a call whose arguments are a descriptor and a struct sockaddr.
@@ -32,7 +33,7 @@ const (
 
 // refusedCalls are some of each kind that spec.Seccomp refuses. Those that take a capability to get any further are not
 // among them: without the filter the kernel gives this process the same answer.
-func refusedCalls(affinity bool) []refused {
+func refusedCalls(s *hooks.Subject) []refused {
 	const tiocsti = 0x5412
 	list := []refused{
 		{"unshare", unix.EPERM, unix.SYS_UNSHARE, []any{0}},
@@ -62,10 +63,34 @@ func refusedCalls(affinity bool) []refused {
 		// A type that does not exist is looked at before the family, so that no module is loaded.
 		{"socket of AF_PACKET", unix.EAFNOSUPPORT, unix.SYS_SOCKET, []any{unix.AF_PACKET, 0x7fffff00, 0}},
 	}
-	if affinity {
+	if s.Affinity {
 		list = append(list, refused{"sched_setaffinity", unix.EPERM, unix.SYS_SCHED_SETAFFINITY, []any{0, 0, nowhere}})
 	}
+	if s.Unlisted != "" && !s.NoSpawn && checksExecution() {
+		list = append(list, refused{"execution of " + s.Unlisted, unix.EACCES, unix.SYS_EXECVEAT, []any{unix.AT_FDCWD, s.Unlisted, nowhere, nowhere, atExecveCheck, 0}})
+	}
+	if s.NoSpawn {
+		list = append(list,
+			refused{"clone of a process", unix.EPERM, unix.SYS_CLONE, []any{unix.CLONE_SIGHAND, 0, 0, 0, 0}}, // the kernel wants CLONE_VM too
+			refused{"execve", unix.EPERM, unix.SYS_EXECVE, []any{nowhere, nowhere, nowhere, 0, 0, 0}},
+			refused{"execveat", unix.EPERM, unix.SYS_EXECVEAT, []any{-1, nowhere, nowhere, nowhere, 0, 0}})
+	}
 	return list
+}
+
+const atExecveCheck = 0x10000 // AT_EXECVE_CHECK: says whether a file could be executed, and executes nothing; since Linux 6.14
+
+// checksExecution reports whether the kernel knows that flag. An older one refuses every flag that it does not know.
+func checksExecution() bool {
+	self, err := unix.BytePtrFromString("/proc/self/exe")
+	if err != nil {
+		return false
+	}
+	list := [2]*byte{self}
+	at := unix.AT_FDCWD
+	_, _, errno := unix.Syscall6(unix.SYS_EXECVEAT, uintptr(at), uintptr(unsafe.Pointer(self)), uintptr(unsafe.Pointer(&list)),
+		uintptr(unsafe.Pointer(&list[1])), atExecveCheck, 0)
+	return errno == 0
 }
 
 // add has the call made with and without the filter.

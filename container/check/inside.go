@@ -71,7 +71,7 @@ func (p *probe) plan(c *Checker) {
 	p.status[0] = p.file(forkexec.AtEntry, "/proc/self/status", pathBuf)
 	p.status[1] = p.file(forkexec.InPlace, "/proc/self/status", pathBuf)
 	p.securebits = p.calls.Add(forkexec.InPlace, unix.SYS_PRCTL, unix.PR_GET_SECUREBITS, 0, 0, 0, 0)
-	for _, r := range refusedCalls(c.subject.Affinity) {
+	for _, r := range refusedCalls(&c.subject) {
 		p.refused = append(p.refused, r.add(&p.calls))
 	}
 	p.fds = p.directory("/proc/self/fd")

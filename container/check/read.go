@@ -54,7 +54,7 @@ func (p *probe) read(c *Checker, cpu time.Duration) {
 	now, _ := p.content(p.status[1])
 	f.StatusAtEntry, f.Status = procfs.StatusFields(string(before)), procfs.StatusFields(string(now))
 	f.Securebits, f.SecurebitsErr = p.calls.Result(p.securebits)
-	for i, r := range refusedCalls(c.subject.Affinity) {
+	for i, r := range refusedCalls(&c.subject) {
 		f.Refused = append(f.Refused, hooks.RefusedCall{
 			Name: r.name, Want: r.want, Unfiltered: p.err(p.refused[i][0]), Filtered: p.err(p.refused[i][1]),
 		})

@@ -82,7 +82,7 @@ func gather(ctx context.Context, e Examination) *facts {
 	}
 	f.calls, f.actions = tryCalls(), tryActions()
 	f.clone3 = attempt{true, tryClone3()}
-	abi, err := landlockABI()
+	abi, err := procfs.Landlock()
 	f.abi, f.landlock = abi, attempt{true, err}
 	f.limits, f.limitsErr = rungs()
 	f.groups, f.id = cgroup.Find(), findIDs()
@@ -129,14 +129,6 @@ func tryActions() []namedAttempt {
 		}
 	}
 	return list
-}
-
-func landlockABI() (int, error) {
-	abi, _, errno := unix.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET, 0, 0, unix.LANDLOCK_CREATE_RULESET_VERSION)
-	if errno != 0 {
-		return 0, errno
-	}
-	return int(abi), nil
 }
 
 // rungs asks the ladder itself how it would hold what control groups hold best.

@@ -13,6 +13,7 @@ import (
 	"github.com/sandboxrun/sandboxrun/container/fault"
 	"github.com/sandboxrun/sandboxrun/container/lookup"
 	"github.com/sandboxrun/sandboxrun/forkexec"
+	"github.com/sandboxrun/sandboxrun/spec"
 )
 
 func good(name, value string) Row { return Row{Name: name, Status: OK, Value: value} }
@@ -145,16 +146,19 @@ func (f *facts) callRows() []Row {
 		f.row("keyring", f.keyring, Weaker,
 			"programs keep the caller's session keyring, and the filter, which refuses every key call, stands alone before it",
 			"boot a kernel with CONFIG_KEYS"),
-		f.landlockRow(notYet),
+		f.landlockRow("policies with processes.execute are refused"),
 		f.row("overlay", f.overlay, Missing, notYet, f.around.AsRoot("modprobe overlay")),
 	}
 }
 
 func (f *facts) landlockRow(cost string) Row {
-	if f.landlock.tried && f.landlock.err == nil {
+	fix := "boot Linux 5.19 or later with CONFIG_SECURITY_LANDLOCK"
+	switch {
+	case f.landlock.err == nil && f.abi >= spec.MinLandlock:
 		return good("landlock", fmt.Sprintf("ABI %d", f.abi))
+	case f.landlock.err == nil:
+		return f.row("landlock", attempt{true, fmt.Errorf("its ABI is %d, less than %d", f.abi, spec.MinLandlock)}, Missing, cost, fix)
 	}
-	fix := "boot Linux 5.13 or later with CONFIG_SECURITY_LANDLOCK"
 	if errors.Is(f.landlock.err, unix.EOPNOTSUPP) {
 		fix = "boot with lsm=landlock,... on the kernel's command line"
 	}

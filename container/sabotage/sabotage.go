@@ -129,6 +129,8 @@ func Command(cmd *forkexec.Command) {
 		})
 	case forkexec.Without("filter"), forkexec.Without("no_new_privs"): // without that none can be loaded
 		cmd.Filter = nil
+	case forkexec.Without("once"):
+		cmd.Once = false
 	case forkexec.Without("rules"):
 		cmd.Filter = []unix.SockFilter{{Code: unix.BPF_RET | unix.BPF_K, K: unix.SECCOMP_RET_ALLOW}}
 	case forkexec.Without("rlimits"):

@@ -137,7 +137,7 @@ func parseMounts(mountinfo string) (list []HostMount, remote []string) {
 		}
 		id, _ := strconv.Atoi(f[0]) // the kernel writes numbers
 		up, _ := strconv.Atoi(f[1])
-		m := HostMount{id, up, f[2], unescapeOctal(f[3]), unescapeOctal(f[4])}
+		m := HostMount{id, up, f[2], Unescape(f[3]), Unescape(f[4])}
 		list = append(list, m)
 		_, kind, found := strings.Cut(line, " - ")
 		kind, _, _ = strings.Cut(kind, " ")
@@ -148,8 +148,11 @@ func parseMounts(mountinfo string) (list []HostMount, remote []string) {
 	return list, remote
 }
 
-// unescapeOctal undoes what the kernel does to space, tab, newline and backslash in a path: "\040".
-func unescapeOctal(s string) string {
+// Unescape undoes what the kernel does in mountinfo to space, tab, newline and backslash in a path: "\040".
+func Unescape(s string) string {
+	if !strings.Contains(s, `\`) {
+		return s
+	}
 	var b strings.Builder
 	for i := 0; i < len(s); i++ {
 		if s[i] == '\\' && i+3 < len(s) {

@@ -1,6 +1,6 @@
 // Package cgroup owns the control groups of a sandbox: which kind the caller can have on this machine, how a sandbox's groups
 // are made, limited, read back and removed. Groups of single execs below them are made by forkexec. It imports of ours only
-// procfs, spec and trust.
+// procfs, rootfs, spec and trust.
 //
 // There are three rungs, tried in this order, and the first with the most controllers is taken:
 //

@@ -1,6 +1,6 @@
 // Package disk holds limits.disk: how much a sandbox has added to the host directories and files that it may write, in
 // allocated blocks. It owns the walk over these trees (walk.go), the watch during an exec (watch.go), and what processes hold
-// of files that have no name any more (held.go). It imports of ours only procfs and rootfs.
+// of files that have no name any more (held.go). It imports of ours only rootfs.
 //
 // There is no quota that an unprivileged caller could set, so this is a watch: the trees are walked, and between walks,
 // which are dear, the free space of their file systems and the kernel's account of what was written tell whether another

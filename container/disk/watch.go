@@ -9,7 +9,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/sandboxrun/sandboxrun/container/procfs"
 	"github.com/sandboxrun/sandboxrun/rootfs"
 )
 
@@ -268,7 +267,7 @@ func Below(view *rootfs.View) []string {
 		if len(fields) < 5 || strings.HasPrefix(kind, "fuse") || slices.Contains(noDisks(), kind) {
 			continue
 		}
-		at := procfs.Unescape(fields[4])
+		at := rootfs.Unescape(fields[4])
 		if m := holder(view, at); m != nil && m.Writable && m.Source != at {
 			list = append(list, at)
 		}

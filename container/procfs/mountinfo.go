@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/sandboxrun/sandboxrun/rootfs"
 	"github.com/sandboxrun/sandboxrun/spec"
 )
 
@@ -45,28 +46,9 @@ func ReadMounts(r io.Reader) ([]Mount, error) {
 		if i := slices.Index(f, "-"); i > 0 && i+1 < len(f) { // the fields before it vary in number
 			kind = f[i+1]
 		}
-		list = append(list, Mount{id, parent, spec.Place{Dev: f[2], Path: Unescape(f[3])}, Unescape(f[4]), f[5] == "rw" || strings.HasPrefix(f[5], "rw,"), kind})
+		list = append(list, Mount{id, parent, spec.Place{Dev: f[2], Path: rootfs.Unescape(f[3])}, rootfs.Unescape(f[4]), f[5] == "rw" || strings.HasPrefix(f[5], "rw,"), kind})
 	}
 	return list, lines.Err()
-}
-
-// Unescape undoes what mountinfo does to spaces and the like: "\040".
-func Unescape(s string) string {
-	if !strings.Contains(s, `\`) {
-		return s
-	}
-	var b strings.Builder
-	for i := 0; i < len(s); i++ {
-		if s[i] == '\\' && i+3 < len(s) {
-			if n, err := strconv.ParseUint(s[i+1:i+4], 8, 8); err == nil {
-				b.WriteByte(byte(n))
-				i += 3
-				continue
-			}
-		}
-		b.WriteByte(s[i])
-	}
-	return b.String()
 }
 
 // PlaceOf finds the place of a file that is open, by our own mounts.

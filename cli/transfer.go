@@ -163,19 +163,24 @@ func (p *program) putCommand() *cli.Command {
 		Description: "DST is relative to the working directory inside, and cannot leave it. SRC - is standard input. The file is written with the\n" +
 			"rights of the sandbox's programs, as one of them would.",
 		Flags: transferFlags(),
-		Action: func(c *cli.Context) error {
-			args, limit, err := transferArguments(c)
+		Action: p.transferAction(func(sb *container.Sandbox, cwd, src, dst string, limit int64) error {
+			files, err := p.filesToPut(sb, src, dst, limit)
 			if err != nil {
 				return err
 			}
-			return p.withSandbox(c, args[0], func(sb *container.Sandbox) error {
-				files, err := p.filesToPut(sb, args[1], args[2], limit)
-				if err != nil {
-					return err
-				}
-				return sb.Put(c.String("cwd"), files)
-			})
-		},
+			return sb.Put(cwd, files)
+		}),
+	}
+}
+
+// transferAction is the action of put and get: what is done with the sandbox, the source and the destination that are named.
+func (p *program) transferAction(do func(sb *container.Sandbox, cwd, src, dst string, limit int64) error) cli.ActionFunc {
+	return func(c *cli.Context) error {
+		args, limit, err := transferArguments(c)
+		if err != nil {
+			return err
+		}
+		return p.withSandbox(c, args[0], func(sb *container.Sandbox) error { return do(sb, c.String("cwd"), args[1], args[2], limit) })
 	}
 }
 
@@ -212,20 +217,14 @@ func (p *program) getCommand() *cli.Command {
 		Description: "SRC is relative to the working directory inside, and cannot leave it. DST is a new directory, or a file, which is replaced;\n" +
 			"- is standard output. Links that leave SRC, pipes, sockets, devices and set-user-id bits are left out, and named.",
 		Flags: transferFlags(),
-		Action: func(c *cli.Context) error {
-			args, limit, err := transferArguments(c)
+		Action: p.transferAction(func(sb *container.Sandbox, cwd, src, dst string, limit int64) error {
+			files, err := sb.Files(cwd)
 			if err != nil {
 				return err
 			}
-			return p.withSandbox(c, args[0], func(sb *container.Sandbox) error {
-				files, err := sb.Files(c.String("cwd"))
-				if err != nil {
-					return err
-				}
-				defer files.Close()
-				return p.get(sb, files, args[1], args[2], limit)
-			})
-		},
+			defer files.Close()
+			return p.get(sb, files, src, dst, limit)
+		}),
 	}
 }
 

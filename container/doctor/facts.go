@@ -218,9 +218,14 @@ func sweepTrials(parent string) {
 		if !strings.HasPrefix(e.Name(), trialPrefix) || !trust.OwnedDir(path, os.Geteuid()) {
 			continue
 		}
-		if info, err := e.Info(); err == nil && time.Since(info.ModTime()) > time.Hour {
-			_ = os.RemoveAll(path)
+		if info, err := e.Info(); err != nil || time.Since(info.ModTime()) <= time.Hour {
+			continue
 		}
+		if store, err := container.OpenStore(path); err == nil { // its sandbox may have left control groups
+			_, _ = store.Sweep()
+			store.Close()
+		}
+		_ = os.RemoveAll(path)
 	}
 }
 

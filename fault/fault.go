@@ -1,5 +1,5 @@
-// Package fault owns the error of package container and of all packages below it: a cause with a stable code for programs
-// and a hint for people. It imports nothing of ours.
+// Package fault owns the error type of every package of ours: a cause, with a stable code for programs and a hint for people.
+// It imports nothing of ours.
 package fault
 
 import (
@@ -28,6 +28,11 @@ func (e *Error) Unwrap() error { return e.Err }
 // New makes an error of a code, a hint that may be empty, and a cause in the form of fmt.Errorf.
 func New(code, hint, format string, args ...any) *Error {
 	return &Error{Code: code, Hint: hint, Err: fmt.Errorf(format, args...)}
+}
+
+// Usage is the error of a command line that cannot be understood.
+func Usage(message, hint string) *Error {
+	return &Error{Code: "usage", Hint: hint, Err: errors.New(message)}
 }
 
 // DiskHint is for errors of writing the state.

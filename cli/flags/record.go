@@ -20,7 +20,7 @@ func Sign() cli.Flag {
 	return &cli.StringFlag{Name: "sign", Usage: "sign the record with the Ed25519 private key in `FILE` (PEM) (default: no signature)"}
 }
 
-// signingKey reads the key that --sign names. It is nil without --sign.
+// SigningKey reads the key that --sign names. It is nil without --sign.
 func SigningKey(c *cli.Context) (ed25519.PrivateKey, error) {
 	path := c.String("sign")
 	switch {

@@ -10,10 +10,6 @@ import (
 	"github.com/sandboxrun/sandboxrun/container"
 )
 
-// ignoreBrokenPipes makes a write to a closed standard output an error instead of a signal that ends the launcher, because the
-// launcher has to remove the sandbox. The program gets its own SIGPIPE.
-func ignoreBrokenPipes() { signal.Ignore(unix.SIGPIPE) }
-
 // signals are caught from the start, so that a signal that arrives while the sandbox is built reaches the program too.
 type signals struct {
 	ch   chan os.Signal

@@ -284,18 +284,34 @@ func (n *session) stdin(ctx context.Context, r *rpc.Request) (any, error) {
 	return nil, nil
 }
 
+// named reads the parameters of a request about an exec, of which execID gives the id, and finds that exec.
+func named[T interface{ execID() json.RawMessage }](n *session, r *rpc.Request) (q T, x *servedExec, err error) {
+	if q, err = params[T](r); err != nil {
+		return q, nil, err
+	}
+	if x = n.byID(q.execID()); x == nil {
+		return q, nil, noSuchExec(q.execID())
+	}
+	return q, x, nil
+}
+
+// cancelParams name an exec by the id of its request.
+type cancelParams struct {
+	ID json.RawMessage `json:"id"`
+}
+
+func (q cancelParams) execID() json.RawMessage { return q.ID }
+
+type resizeParams struct {
+	cancelParams
+	Rows uint16 `json:"rows"`
+	Cols uint16 `json:"cols"`
+}
+
 func (n *session) resize(ctx context.Context, r *rpc.Request) (any, error) {
-	q, err := params[struct {
-		ID   json.RawMessage `json:"id"`
-		Rows uint16          `json:"rows"`
-		Cols uint16          `json:"cols"`
-	}](r)
+	q, x, err := named[resizeParams](n, r)
 	if err != nil {
 		return nil, err
-	}
-	x := n.byID(q.ID)
-	if x == nil {
-		return nil, noSuchExec(q.ID)
 	}
 	select {
 	case <-x.known:
@@ -310,18 +326,11 @@ func (n *session) resize(ctx context.Context, r *rpc.Request) (any, error) {
 	return nil, x.running.Resize(stream.Size{Rows: q.Rows, Cols: q.Cols})
 }
 
-// cancel ends an exec, which is then answered with all that there is to tell.
+// cancel kills an exec. The request that started it is then answered with its result.
 func (n *session) cancel(_ context.Context, r *rpc.Request) (any, error) {
-	q, err := params[struct {
-		ID json.RawMessage `json:"id"`
-	}](r)
-	if err != nil {
-		return nil, err
+	_, x, err := named[cancelParams](n, r)
+	if err == nil {
+		x.end()
 	}
-	x := n.byID(q.ID)
-	if x == nil {
-		return nil, noSuchExec(q.ID)
-	}
-	x.end()
-	return nil, nil
+	return nil, err
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/sandboxrun/sandboxrun/container/relayproc"
 	"github.com/sandboxrun/sandboxrun/container/trust"
 	"github.com/sandboxrun/sandboxrun/spec"
+	"github.com/sandboxrun/sandboxrun/spec/policy"
 )
 
 // program is one run of the command.
@@ -34,12 +35,12 @@ type program struct {
 	jsonResult    bool
 	resultPrinted bool
 	result        resultTo
-	staysInPlace  bool        // the program starts in the caller's directory, if the view has it
-	grants        []spec.Flag // additions of the command line to the policy
-	inline        []byte      // a policy that is not a file
-	warned        *[]string   // if set, warnings go here instead of to standard error
-	made          *spec.Plan  // the plan of the last sandbox
-	puts          [][2]string // --put: a path of the caller's, and one inside
+	staysInPlace  bool          // the program starts in the caller's directory, if the view has it
+	grants        []policy.Flag // additions of the command line to the policy
+	inline        []byte        // a policy that is not a file
+	warned        *[]string     // if set, warnings go here instead of to standard error
+	made          *spec.Plan    // the plan of the last sandbox
+	puts          [][2]string   // --put: a path of the caller's, and one inside
 	cwd           string
 	cwdErr        error // the caller's directory no longer exists
 }
@@ -211,7 +212,7 @@ func usageError(c *cli.Context, err error, _ bool) error {
 			names = append(names, f.Names()...)
 		}
 	}
-	if near := spec.Nearest(strings.TrimPrefix(name, "-"), names); len(near) > 1 {
+	if near := policy.Nearest(strings.TrimPrefix(name, "-"), names); len(near) > 1 {
 		u.hint = fmt.Sprintf("did you mean --%s? %s", near, u.hint)
 	}
 	return u
@@ -241,7 +242,7 @@ func unknownCommand(commands []*cli.Command, parent, name string) error {
 	for _, c := range commands {
 		names = append(names, c.Name)
 	}
-	if near := spec.Nearest(name, names); near != "" {
+	if near := policy.Nearest(name, names); near != "" {
 		u.hint = fmt.Sprintf("did you mean %q? sandboxrun %s--help lists the commands", near, parent)
 	}
 	return u

@@ -10,7 +10,7 @@ import (
 	"github.com/sandboxrun/sandboxrun/container"
 	"github.com/sandboxrun/sandboxrun/container/result"
 	"github.com/sandboxrun/sandboxrun/container/stream"
-	"github.com/sandboxrun/sandboxrun/spec"
+	"github.com/sandboxrun/sandboxrun/spec/policy"
 )
 
 func (p *program) execCommand() *cli.Command {
@@ -99,11 +99,11 @@ func (p *program) request(c *cli.Context, command []string) (container.Request, 
 		return req, err
 	}
 	if text := c.String("memory"); text != "" {
-		n, err := spec.ParseSize(text)
+		n, err := policy.ParseSize(text)
 		if err != nil {
 			return req, &usage{fmt.Sprintf("--memory %q is no size", text), "bytes, or a whole number with K, M, G or T"}
 		}
-		if err := spec.CheckMemory(n); err != nil {
+		if err := policy.CheckMemory(n); err != nil {
 			return req, &usage{fmt.Sprintf("--memory %q: %v", text, err), describe(err).hint}
 		}
 		req.Memory = n

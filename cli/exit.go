@@ -13,7 +13,7 @@ import (
 	"github.com/sandboxrun/sandboxrun/container/diagnose"
 	"github.com/sandboxrun/sandboxrun/container/result"
 	"github.com/sandboxrun/sandboxrun/rootfs"
-	"github.com/sandboxrun/sandboxrun/spec"
+	"github.com/sandboxrun/sandboxrun/spec/policy"
 )
 
 // Exit statuses of the launcher. Every other status is the program's.
@@ -30,9 +30,8 @@ func describe(err error) errorText {
 	var (
 		u  *usage
 		ce *container.Error
-		se *spec.Error
 		re *rootfs.Error
-		pe *spec.PolicyError
+		pe *policy.Error
 	)
 	if hint := diagnose.Scarce(err); hint != "" {
 		if errors.As(err, &ce) && ce.Code == diagnose.CodeLimitReached {
@@ -45,8 +44,6 @@ func describe(err error) errorText {
 		return errorText{"usage", u.message, u.hint}
 	case errors.As(err, &ce):
 		return errorText{ce.Code, err.Error(), ce.Hint}
-	case errors.As(err, &se):
-		return errorText{se.Code, err.Error(), se.Hint}
 	case errors.As(err, &re):
 		return errorText{re.Code, err.Error(), re.Hint}
 	case errors.As(err, &pe):
@@ -55,7 +52,7 @@ func describe(err error) errorText {
 	return errorText{"failed", err.Error(), ""}
 }
 
-func describePolicy(pe *spec.PolicyError) errorText {
+func describePolicy(pe *policy.Error) errorText {
 	s := errorText{code: "policy_invalid", message: pe.Error()}
 	for _, problem := range pe.Problems {
 		if problem.Hint != "" {

@@ -10,8 +10,9 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/sandboxrun/sandboxrun/record"
-	"github.com/sandboxrun/sandboxrun/rootfs"
+	"github.com/sandboxrun/sandboxrun/rootfs/explain"
 	"github.com/sandboxrun/sandboxrun/spec"
+	"github.com/sandboxrun/sandboxrun/spec/answer"
 )
 
 // Kinds of asks.
@@ -112,7 +113,7 @@ func (p *program) explain(c *cli.Context, asks *[]ask) error {
 type explainer struct {
 	*program
 	d     decision
-	files *rootfs.Explainer
+	files *explain.Explainer
 }
 
 func (p *program) explainer(d decision) (*explainer, error) {
@@ -123,8 +124,8 @@ func (p *program) explainer(d decision) (*explainer, error) {
 	return &explainer{p, d, spec.Explainer(d.policy, d.plan, d.host, groups)}, nil
 }
 
-// answer is the explanation of one ask.
-type answer struct {
+// reply is the explanation of one ask.
+type reply struct {
 	kind, title, is string
 	ok              bool
 	why             []string
@@ -169,7 +170,7 @@ func (x *explainer) each(list []ask) ([]any, error) {
 	return all, nil
 }
 
-func (x *explainer) answer(one ask) (*answer, error) {
+func (x *explainer) answer(one ask) (*reply, error) {
 	if one.name == "" {
 		return nil, &usage{"the name of a " + one.kind + " is empty", "sandboxrun explain --help"}
 	}
@@ -179,26 +180,26 @@ func (x *explainer) answer(one ask) (*answer, error) {
 	case askHost:
 		return x.netHost(one.name)
 	case askEnv:
-		a := spec.ExplainVariable(x.d.policy, x.d.plan, x.env, one.name, record.Secret)
-		return &answer{askEnv, plain(one.name), a.Is, a.OK, a.Why, a.Hint, a}, nil
+		a := answer.Variable(x.d.policy, x.d.plan, x.env, one.name, record.Secret)
+		return &reply{askEnv, plain(one.name), a.Is, a.OK, a.Why, a.Hint, a}, nil
 	}
 	env := map[string]string{}
 	for _, kv := range x.d.plan.Exec.Environ(x.env, nil) {
 		name, value, _ := strings.Cut(kv, "=")
 		env[name] = value
 	}
-	a := x.files.Program(rootfs.Asked{
+	a := x.files.Program(explain.Asked{
 		Name: one.name, Dir: x.d.plan.Exec.Dir, Env: env, CallerPath: x.env["PATH"], Arch: x.d.host.Arch,
 	})
 	title := plain(one.name)
 	if a.File != nil {
 		title = arrow(a.Path, a.File.Real)
 	}
-	return &answer{askExe, title, a.Is, a.OK, append(a.Why, needLines(a.Needs)...), a.Hint, a}, nil
+	return &reply{askExe, title, a.Is, a.OK, append(a.Why, needLines(a.Needs)...), a.Hint, a}, nil
 }
 
 // needLines formats one line for each file that a program needs.
-func needLines(needs []rootfs.Need) []string {
+func needLines(needs []explain.Need) []string {
 	lines := make([]string, 0, len(needs))
 	for _, n := range needs {
 		where := plain(n.Path)
@@ -214,13 +215,13 @@ func needLines(needs []rootfs.Need) []string {
 	return lines
 }
 
-func (x *explainer) path(name string) (*answer, error) {
+func (x *explainer) path(name string) (*reply, error) {
 	full, err := x.absolute(name)
 	if err != nil {
 		return nil, err
 	}
 	e := x.files.Explain(full)
-	return &answer{askPath, arrow(full, e.Real), e.Is, e.Inside(), e.Why, e.Hint, e}, nil
+	return &reply{askPath, arrow(full, e.Real), e.Is, e.Inside(), e.Why, e.Hint, e}, nil
 }
 
 // absolute makes a path absolute as the caller's shell would. It does not clean the path, because the meaning of ".." depends on
@@ -240,16 +241,16 @@ func (x *explainer) absolute(name string) (string, error) {
 	return x.cwd + "/" + strings.TrimPrefix(name, "./"), nil
 }
 
-func (x *explainer) netHost(text string) (*answer, error) {
+func (x *explainer) netHost(text string) (*reply, error) {
 	host, port, ok := splitHost(text)
 	if !ok {
 		return nil, &usage{fmt.Sprintf("%q is no host with a port", text), "HOST:PORT, or [ADDRESS]:PORT for IPv6"}
 	}
-	a, err := spec.ExplainHost(x.d.policy, x.d.plan, host, port)
+	a, err := answer.Host(x.d.policy, x.d.plan, host, port)
 	if err != nil {
 		return nil, err
 	}
-	return &answer{askHost, plain(a.Asked), a.Is, a.OK, a.Why, a.Hint, a}, nil
+	return &reply{askHost, plain(a.Asked), a.Is, a.OK, a.Why, a.Hint, a}, nil
 }
 
 // splitHost splits at the last colon. The network's rules judge the part before it.
@@ -287,7 +288,7 @@ func classify(arg string) (ask, error) {
 }
 
 // print writes an answer for people: the answer in one line, the reasons below.
-func (x *explainer) print(a *answer) {
+func (x *explainer) print(a *reply) {
 	colour, off := "", ""
 	if x.colours(x.out.f) {
 		colour, off = map[bool]string{true: "\x1b[32m", false: "\x1b[1;31m"}[a.ok], normal

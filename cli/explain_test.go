@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	"github.com/sandboxrun/sandboxrun/rootfs"
+	"github.com/sandboxrun/sandboxrun/rootfs/explain"
+	"github.com/sandboxrun/sandboxrun/rootfs/survey"
 	"github.com/sandboxrun/sandboxrun/spec"
 )
 
@@ -45,13 +47,13 @@ func asker(t *testing.T) *explainer {
 			{Kind: rootfs.MountTmpfs, Target: "/x/tmp", Dir: true, Mode: 0o777, Size: 1 << 20},
 		},
 	}
-	tree, err := rootfs.HostTree()
+	tree, err := survey.HostTree()
 	if err != nil {
 		t.Fatal(err)
 	}
 	policy := rootfs.Policy{Write: []rootfs.Grant{{Path: "/x", From: "<p>.toml:1:2: files.write"}}, Deny: []rootfs.Grant{{Path: "/x/" + odd, From: "deny"}}}
 	plan := &spec.Plan{View: v, PolicyFile: "<p>&\"\n.toml", PolicyDigest: "d"}
-	return &explainer{program: p, d: decision{plan: plan}, files: &rootfs.Explainer{View: v, Policy: policy, Tree: tree}}
+	return &explainer{program: p, d: decision{plan: plan}, files: &explain.Explainer{View: v, Policy: policy, Tree: tree}}
 }
 
 // The page is well formed, holds all names as text, and takes nothing from elsewhere.

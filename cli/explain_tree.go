@@ -11,6 +11,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/sandboxrun/sandboxrun/rootfs"
+	"github.com/sandboxrun/sandboxrun/rootfs/explain"
 )
 
 // tree prints the whole view.
@@ -41,7 +42,7 @@ func (x *explainer) head() string {
 const widest = 48
 
 // treeLines formats nodes, one a line.
-func treeLines(nodes []rootfs.Node, colours bool) []string {
+func treeLines(nodes []explain.Node, colours bool) []string {
 	labels, width := make([]string, len(nodes)), 0
 	for i, n := range nodes {
 		labels[i] = branches(nodes, i) + label(n)
@@ -60,7 +61,7 @@ func treeLines(nodes []rootfs.Node, colours bool) []string {
 }
 
 // branches draws the lines of the tree before each name.
-func branches(nodes []rootfs.Node, i int) string {
+func branches(nodes []explain.Node, i int) string {
 	var b strings.Builder
 	for depth := 1; depth <= nodes[i].Depth; depth++ {
 		more := false // another node of this depth follows below the same parent
@@ -79,7 +80,7 @@ func branches(nodes []rootfs.Node, i int) string {
 	return b.String()
 }
 
-func label(n rootfs.Node) string {
+func label(n explain.Node) string {
 	text := plain(n.Name)
 	if n.Dir && n.Path != "/" {
 		text += "/"
@@ -90,7 +91,7 @@ func label(n rootfs.Node) string {
 	return text
 }
 
-func access(n rootfs.Node) string {
+func access(n explain.Node) string {
 	switch {
 	case n.Link != "" || n.Kind == rootfs.PlaceOwn:
 		return ""
@@ -103,7 +104,7 @@ func access(n rootfs.Node) string {
 }
 
 // kindName is the kind of a node in one word.
-func kindName(n rootfs.Node) string {
+func kindName(n explain.Node) string {
 	switch {
 	case n.Absent:
 		return "absent"
@@ -125,14 +126,14 @@ func kindName(n rootfs.Node) string {
 	return string(n.Kind)
 }
 
-func sizeText(n rootfs.Node) string {
+func sizeText(n explain.Node) string {
 	if n.Size == 0 || n.Kind == rootfs.PlaceMask {
 		return ""
 	}
 	return aboutSize(n.Size)
 }
 
-func origin(n rootfs.Node) string {
+func origin(n explain.Node) string {
 	text := n.Rule
 	switch {
 	case n.Kind == rootfs.PlaceOwn || n.Rule == "default":
@@ -146,7 +147,7 @@ func origin(n rootfs.Node) string {
 	return text
 }
 
-func nodeColour(n rootfs.Node) string {
+func nodeColour(n explain.Node) string {
 	switch {
 	case n.Kind == rootfs.PlaceMask:
 		return "\x1b[31m"
@@ -186,7 +187,7 @@ func (x *explainer) html(file string) error {
 }
 
 // grow makes a tree from a list in which each node stands before its children.
-func grow(nodes []rootfs.Node) *branch {
+func grow(nodes []explain.Node) *branch {
 	top := &branch{}
 	path := []*branch{top}
 	for _, n := range nodes {

@@ -13,6 +13,7 @@ import (
 	"github.com/sandboxrun/sandboxrun/container/diagnose"
 	"github.com/sandboxrun/sandboxrun/container/trust"
 	"github.com/sandboxrun/sandboxrun/spec"
+	"github.com/sandboxrun/sandboxrun/spec/policy"
 )
 
 func policyFlag() cli.Flag {
@@ -24,8 +25,8 @@ func policyFlag() cli.Flag {
 
 // loadPolicy reads the policy that --policy names. Without --policy it is the preset default, with the current directory as the
 // writable workspace if workspace is set.
-func (p *program) loadPolicy(name string, workspace bool) (*spec.Policy, error) {
-	in := spec.Input{Env: p.env, Home: p.env["HOME"], ReadFile: readFile, Cwd: p.cwd, Flags: p.grants}
+func (p *program) loadPolicy(name string, workspace bool) (*policy.Policy, error) {
+	in := policy.Input{Env: p.env, Home: p.env["HOME"], ReadFile: readFile, Cwd: p.cwd, Flags: p.grants}
 	if p.cwdErr != nil && len(in.Flags) > 0 {
 		return nil, &usage{
 			"the current directory no longer exists, so --" + in.Flags[0].Name + " has nothing to be relative to",
@@ -43,27 +44,27 @@ func (p *program) loadPolicy(name string, workspace bool) (*spec.Policy, error) 
 		if err := p.checkWorkspace(); err != nil {
 			return nil, err
 		}
-		def := spec.DefaultPolicy(p.cwd)
+		def := policy.Default(p.cwd)
 		def.Env, def.Home, def.Cwd, def.Flags = in.Env, in.Home, in.Cwd, in.Flags
-		policy, err := spec.Load(def)
+		loaded, err := policy.Load(def)
 		if err == nil {
-			policy.Files.Workspace.From = "the current directory: workspace" // no file has this key
+			loaded.Files.Workspace.From = "the current directory: workspace" // no file has this key
 		}
-		return policy, err
+		return loaded, err
 	case name == "":
 		name = "default"
 	}
 	if p.inline != nil {
 		in.Name, in.Data = "the request", p.inline
-		return spec.Load(in)
+		return policy.Load(in)
 	}
 	if err := readPolicy(&in, name, p.in); err != nil {
 		return nil, err
 	}
-	return spec.Load(in)
+	return policy.Load(in)
 }
 
-func readPolicy(in *spec.Input, name string, stdin io.Reader) error {
+func readPolicy(in *policy.Input, name string, stdin io.Reader) error {
 	if name == "-" {
 		data, err := io.ReadAll(stdin)
 		in.Name, in.Data = "standard input", data
@@ -74,7 +75,7 @@ func readPolicy(in *spec.Input, name string, stdin io.Reader) error {
 	}
 	// As for extends, the name of a preset is the preset and not a file, because a program that may write in the current
 	// directory could make a file of that name.
-	if preset, ok := spec.Preset(name); ok {
+	if preset, ok := policy.Preset(name); ok {
 		in.Name, in.Data, in.Dir = "preset "+name, preset, "/"
 		return nil
 	}
@@ -104,7 +105,7 @@ func (p *program) plan(name string, workspace bool, env map[string]string, t tru
 
 // decision is a plan with the policy and the host that it was made from.
 type decision struct {
-	policy *spec.Policy
+	policy *policy.Policy
 	host   *spec.Host
 	plan   *spec.Plan
 }
@@ -171,7 +172,7 @@ func (p *program) policyCommand() *cli.Command {
 					if err := noArguments(c); err != nil {
 						return err
 					}
-					_, err := p.out.Write(spec.Schema())
+					_, err := p.out.Write(policy.Schema())
 					return err
 				},
 			},
@@ -188,12 +189,12 @@ func (p *program) presets(c *cli.Context) error {
 		return &usage{fmt.Sprintf("unexpected argument %q", c.Args().Get(1)), helpHint(c)}
 	}
 	if c.NArg() == 0 {
-		for _, name := range spec.Presets() {
+		for _, name := range policy.Presets() {
 			fmt.Fprintln(p.out, name)
 		}
 		return nil
 	}
-	text, ok := spec.Preset(c.Args().First())
+	text, ok := policy.Preset(c.Args().First())
 	if !ok {
 		return &usage{fmt.Sprintf("there is no preset %q", c.Args().First()), "sandboxrun policy presets"}
 	}

@@ -14,7 +14,7 @@ import (
 	"github.com/sandboxrun/sandboxrun/container/owner"
 	"github.com/sandboxrun/sandboxrun/container/recording"
 	"github.com/sandboxrun/sandboxrun/container/trust"
-	"github.com/sandboxrun/sandboxrun/spec"
+	"github.com/sandboxrun/sandboxrun/spec/policy"
 )
 
 func execFlags() []cli.Flag {
@@ -43,7 +43,7 @@ func (p *program) grantFlags() []cli.Flag {
 		"cwd":        "start in `DIR` inside (default: the policy's workdir)",
 	}
 	var flags []cli.Flag
-	for _, name := range spec.FlagNames() {
+	for _, name := range policy.FlagNames() {
 		flags = append(flags, &cli.GenericFlag{Name: name, Value: &grantFlag{name, &p.grants}, Usage: usage[name]})
 	}
 	return flags
@@ -52,20 +52,20 @@ func (p *program) grantFlags() []cli.Flag {
 // grantFlag adds to the policy each time that it occurs.
 type grantFlag struct {
 	name string
-	list *[]spec.Flag
+	list *[]policy.Flag
 }
 
 // Set adds a value to the list.
 func (f *grantFlag) Set(value string) error {
 	if value != again {
-		*f.list = append(*f.list, spec.Flag{Name: f.name, Value: value})
+		*f.list = append(*f.list, policy.Flag{Name: f.name, Value: value})
 	}
 	return nil
 }
 
 // String is for the library, which copies values through it.
 func (f *grantFlag) String() string {
-	if f.list == nil || !slices.ContainsFunc(*f.list, func(g spec.Flag) bool { return g.Name == f.name }) {
+	if f.list == nil || !slices.ContainsFunc(*f.list, func(g policy.Flag) bool { return g.Name == f.name }) {
 		return ""
 	}
 	return again

@@ -21,6 +21,7 @@ import (
 	"github.com/sandboxrun/sandboxrun/rootfs"
 	"github.com/sandboxrun/sandboxrun/rpc"
 	"github.com/sandboxrun/sandboxrun/spec"
+	"github.com/sandboxrun/sandboxrun/spec/policy"
 )
 
 // session is what one client has.
@@ -127,11 +128,11 @@ func (q *policyParams) with(p *program, warned *[]string) (*program, string, err
 		list []string
 	}{{"read", q.Read}, {"write", q.Write}, {"bind", q.Bind}, {"deny", q.Deny}, {"allow-host", q.AllowHost}} {
 		for _, v := range g.list {
-			one.grants = append(one.grants, spec.Flag{Name: g.name, Value: v})
+			one.grants = append(one.grants, policy.Flag{Name: g.name, Value: v})
 		}
 	}
 	if q.Cwd != "" {
-		one.grants = append(one.grants, spec.Flag{Name: "cwd", Value: q.Cwd})
+		one.grants = append(one.grants, policy.Flag{Name: "cwd", Value: q.Cwd})
 	}
 	name := ""
 	switch {

@@ -13,7 +13,7 @@ import (
 
 	"github.com/sandboxrun/sandboxrun/container"
 	"github.com/sandboxrun/sandboxrun/container/result"
-	"github.com/sandboxrun/sandboxrun/spec"
+	"github.com/sandboxrun/sandboxrun/spec/policy"
 	"github.com/sandboxrun/sandboxrun/transfer"
 )
 
@@ -205,7 +205,7 @@ func transferArguments(c *cli.Context) (args []string, limit int64, err error) {
 	if len(args) != 3 {
 		return nil, 0, &usage{"name a sandbox, a source and a destination", helpHint(c)}
 	}
-	if limit, err = spec.ParseSize(c.String("max")); err != nil || limit < 1 {
+	if limit, err = policy.ParseSize(c.String("max")); err != nil || limit < 1 {
 		return nil, 0, &usage{fmt.Sprintf("--max %q is no size", c.String("max")), "bytes, or a whole number with K, M, G or T"}
 	}
 	return args, limit, nil

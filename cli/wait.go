@@ -14,7 +14,7 @@ import (
 	"github.com/sandboxrun/sandboxrun/container"
 	"github.com/sandboxrun/sandboxrun/container/detached"
 	"github.com/sandboxrun/sandboxrun/container/result"
-	"github.com/sandboxrun/sandboxrun/spec"
+	"github.com/sandboxrun/sandboxrun/spec/policy"
 )
 
 func (p *program) waitCommand() *cli.Command {
@@ -133,7 +133,7 @@ func duration(c *cli.Context, name string) (time.Duration, error) {
 	if text == "" {
 		return 0, nil
 	}
-	d, err := spec.ParseDuration(text)
+	d, err := policy.ParseDuration(text)
 	if err != nil || d <= 0 {
 		return 0, &usage{
 			fmt.Sprintf("--%s %q is no duration above 0", name, text), `such as 90, 1.5s or 1m30s; a bare number is seconds`,

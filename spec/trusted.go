@@ -2,7 +2,6 @@ package spec
 
 import (
 	"errors"
-	"fmt"
 	"io/fs"
 	"path"
 	"slices"
@@ -10,6 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/sandboxrun/sandboxrun/fault"
 	"github.com/sandboxrun/sandboxrun/rootfs"
 	"github.com/sandboxrun/sandboxrun/rootfs/hostfs"
 )
@@ -72,7 +72,7 @@ func guarded(p *rootfs.Policy, h *Host) ([]rootfs.Grant, error) {
 		return nil, nil
 	}
 	var list []rootfs.Grant
-	for _, s := range writable(p) {
+	for _, s := range p.WritablePaths() {
 		found, err := guardedIn(hostfs.RealPath(h.Tree, s), h.Ground)
 		if err != nil {
 			return nil, groundError(s, err)
@@ -80,23 +80,6 @@ func guarded(p *rootfs.Policy, h *Host) ([]rootfs.Grant, error) {
 		list = append(list, found...)
 	}
 	return list, nil
-}
-
-// writable lists the host paths that a policy lets programs write.
-func writable(p *rootfs.Policy) []string {
-	var sources []string
-	for _, g := range p.Write {
-		sources = append(sources, g.Path)
-	}
-	for _, b := range p.Binds {
-		if b.Writable {
-			sources = append(sources, b.Source)
-		}
-	}
-	if w := p.Workspace; w != nil && w.Source != rootfs.SourceTmpfs {
-		sources = append(sources, w.Source)
-	}
-	return sources
 }
 
 func guardedIn(source string, g Ground) ([]rootfs.Grant, error) {
@@ -120,7 +103,7 @@ func guardedIn(source string, g Ground) ([]rootfs.Grant, error) {
 }
 
 func groundError(what string, err error) error {
-	return &rootfs.Error{Code: codeTrusted, Message: fmt.Sprintf("find out where %q is: %v", what, err)}
+	return fault.New(codeTrusted, "", "find out where %q is: %v", what, err)
 }
 
 func places(list []Shown) []Place {
@@ -166,10 +149,7 @@ func inspect(v *rootfs.View, g Ground) (*inspection, error) {
 		}
 		list, err := g.Shown(m.Source)
 		if err != nil {
-			return nil, &rootfs.Error{
-				Code: "grant_missing", Message: fmt.Sprintf("%s: look at %q: %v", m.From, m.Source, err),
-				Hint: "did it change while the sandbox was made?",
-			}
+			return nil, fault.New("grant_missing", "did it change while the sandbox was made?", "%s: look at %q: %v", m.From, m.Source, err)
 		}
 		in.shown[i] = list
 		near = append(near, places(list)...)
@@ -249,10 +229,7 @@ func (in *inspection) judge(m *rootfs.Mount, s Shown, t *Trusted) error {
 	case t.Readable && m.Writable && (cover == nil || cover.Kind == rootfs.MountBind && cover.Writable):
 		return trustedError(m, t, "lets the program write", "grant it with files.read, or keep it elsewhere")
 	case t.Output && (m.Writable || cover == m):
-		return &rootfs.Error{
-			Code: codeOutputGranted, Message: fmt.Sprintf("%s %q is in what the program sees as %q", t.What, t.Path, m.Target),
-			Hint: "choose a directory that the program cannot see: outside of all that the policy grants",
-		}
+		return fault.New(codeOutputGranted, "choose a directory that the program cannot see: outside of all that the policy grants", "%s %q is in what the program sees as %q", t.What, t.Path, m.Target)
 	case !t.Readable && (m.Writable || cover == m):
 		return trustedError(m, t, "holds", trustedHint)
 	}
@@ -274,5 +251,5 @@ func trustedError(m *rootfs.Mount, t *Trusted, how, hint string) error {
 	if t.State && how == "holds" {
 		hint = "grant a directory of its own below it (mkdir work; cd work), or keep the state elsewhere: --root DIR"
 	}
-	return &rootfs.Error{Code: codeTrusted, Message: fmt.Sprintf("%s %q %s %s %q", m.From, m.Source, how, t.What, t.Path), Hint: hint}
+	return fault.New(codeTrusted, hint, "%s %q %s %s %q", m.From, m.Source, how, t.What, t.Path)
 }

@@ -30,7 +30,7 @@ func NewWritables(tree hostfs.Tree, p *hostfs.Locations, sources []string) *Writ
 		}
 		for target, m := range p.Visible { // a bind takes along what is mounted below its source
 			if pathname.Below(target, s) {
-				h.parts[hostfs.Location{Dev: m.Dev, Path: m.Root}] = true
+				h.parts[m.Location] = true
 			}
 		}
 	}

@@ -53,7 +53,7 @@ func (p *program) serve(c *cli.Context) error {
 	if c.Bool("stdio") == c.IsSet("socket") {
 		return &usage{"how to serve is missing", "one of --stdio and --socket PATH"}
 	}
-	debug.SetGCPercent(100) // this process stays
+	debug.SetGCPercent(400) // this process stays, and lives in few megabytes, of which each exec uses a tenth and lets go again
 	ctx, stop := signal.NotifyContext(context.Background(), unix.SIGINT, unix.SIGTERM, unix.SIGHUP)
 	defer stop()
 	store, err := p.store(c)

@@ -116,7 +116,7 @@ func (x *servedExec) end() {
 	defer x.mu.Unlock()
 	x.ending = true
 	if x.running != nil {
-		_ = x.running.Kill() // it may have ended
+		_ = x.running.Cancel() // it may have ended
 	}
 }
 
@@ -125,7 +125,7 @@ func (x *servedExec) runs(r *container.Running) {
 	defer x.mu.Unlock()
 	x.running = r
 	if r != nil && x.ending {
-		_ = r.Kill()
+		_ = r.Cancel()
 	}
 	close(x.known)
 }

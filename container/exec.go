@@ -221,8 +221,8 @@ func (r *Running) Signal(sig unix.Signal) error {
 	return r.process.Signal(sig)
 }
 
-// Kill ends the program and all that it has started. Wait still tells what there is to tell.
-func (r *Running) Kill() error { return r.process.Kill() }
+// Cancel ends the program and all that it has started. Wait still tells what there is to tell, with the outcome "cancelled".
+func (r *Running) Cancel() error { return r.process.Cancel() }
 
 // Wait waits until the program has ended, everything that it started is gone and its output is complete.
 func (r *Running) Wait() (*result.Result, error) {

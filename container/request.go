@@ -30,7 +30,7 @@ type Request struct {
 	Dir     string            `json:"-"` // inside; empty: the policy's
 	Caller  map[string]string `json:"-"` // the caller's environment, from which the policy takes what it allows
 	Env     map[string]string `json:"-"` // variables of this exec alone
-	Timeout time.Duration     // 0: the policy's
+	Timeout time.Duration     // 0, or more than the sandbox may take: as the sandbox
 	Memory  int64             // bytes; 0, or more than the sandbox may use: as the sandbox
 	Pids    int64             // the same for processes and threads
 	Stdin   io.Reader         `json:"-"` // nil: empty
@@ -53,7 +53,7 @@ type Request struct {
 	redactor *record.Redactor
 }
 
-// Cancel ends a start that blocks, by a signal: then the Result says that this has ended the program.
+// Cancel ends a start that blocks, by a signal: then the Result says that this has ended the program. By SIGKILL it is as Running.Cancel.
 type Cancel = forkexec.Cancel
 
 // Carried is what an exec brings with it and takes away.

@@ -284,10 +284,10 @@ func TestServeStreams(t *testing.T) {
 		}
 		same(t, "output", want.String(), heard.String())
 
-		id, done = s.ask("exec", object{"sandbox": "box", "argv": []string{"sh", "-c", "echo begun; sleep 300 & sleep 300"}})
+		id, done = s.ask("exec", object{"sandbox": "box", "collect": []string{"f"}, "argv": []string{"sh", "-c", "echo made >f; echo begun; sleep 300 & sleep 300"}})
 		time.Sleep(200 * time.Millisecond)
 		s.does("cancel", object{"id": id}, nil)
-		if err := json.Unmarshal(s.wait(done).Result, &r); err != nil || r.Signal == nil || *r.Signal != "SIGKILL" || r.Stdout != "begun\n" {
+		if err := json.Unmarshal(s.wait(done).Result, &r); err != nil || r.Outcome != result.Cancelled || r.ExitCode != 137 || r.Stdout != "begun\n" || len(r.Collected) != 1 || r.Collected[0].Text != "made\n" {
 			t.Errorf("cancelled: %+v %v", r, err)
 		}
 		id, done = s.ask("exec", object{"sandbox": "box", "argv": []string{"sh", "-c", "read x; stty size"}, "tty": object{"rows": 10, "cols": 20}, "stdin_open": true})

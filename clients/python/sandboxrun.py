@@ -528,6 +528,12 @@ class AsyncSandbox:
     async def read_file(self, path: str, **options: Any) -> bytes:
         return await asyncio.to_thread(lambda: self.sync.read_file(path, **options))
 
+    async def host_path(self, inside: str) -> Optional[str]:
+        return await asyncio.to_thread(self.sync.host_path, inside)
+
+    async def inside_path(self, host: str) -> Optional[str]:
+        return await asyncio.to_thread(self.sync.inside_path, host)
+
     async def dispose(self) -> None:
         await asyncio.to_thread(self.sync.dispose)
 

@@ -28,6 +28,7 @@ const (
 	DiskExceeded   = "disk_exceeded"
 	FileExceeded   = "file_exceeded"
 	OutputExceeded = "output_exceeded"
+	Cancelled      = "cancelled"
 	NotStarted     = "not_started"
 	SandboxLost    = "sandbox_lost"
 	StillRunning   = "running" // it has not ended
@@ -40,6 +41,7 @@ const (
 	FindingDisk        = "DISK_EXCEEDED"
 	FindingOutput      = "OUTPUT_EXCEEDED"
 	FindingFile        = "FILE_SIZE_EXCEEDED"
+	FindingCancelled   = "CANCELLED"
 	FindingUnavailable = "SANDBOX_UNAVAILABLE"
 )
 
@@ -141,6 +143,7 @@ func endings() []ending {
 		{forkexec.ByMemory, MemoryExceeded, FindingMemory, killed},
 		{forkexec.ByPids, PidsExceeded, FindingPids, killed},
 		{forkexec.ByCheck, DiskExceeded, FindingDisk, killed},
+		{forkexec.ByCancel, Cancelled, FindingCancelled, killed},
 	}
 }
 

@@ -19,6 +19,9 @@ func within(p, dir string) bool {
 	return p == dir || below(p, dir)
 }
 
+// Within reports whether a path is a directory or lies below it, by whole components. Both are absolute and clean.
+func Within(p, dir string) bool { return within(p, dir) }
+
 // below reports whether p lies strictly below dir.
 func below(p, dir string) bool {
 	if dir == "/" {

@@ -62,6 +62,10 @@ func load(in Input, refused []unsupported) (*Policy, error) {
 		return nil, policyError(l.problems, l.policy.Sources)
 	}
 	l.policy.Digest = digest(written)
+	l.policy.said = map[string]bool{}
+	for key := range l.places {
+		l.policy.said[key] = true
+	}
 	return l.policy, nil
 }
 
@@ -275,11 +279,11 @@ func (l *loader) finishWorkspace(w *rootfs.Workspace) {
 	}
 	if w.Path == "" {
 		w.Path = w.Source
-		if w.Source == sourceTmpfs {
+		if w.Source == SourceTmpfs {
 			w.Path = "/w"
 		}
 	}
-	if w.Size > 0 && w.Source != sourceTmpfs {
+	if w.Size > 0 && w.Source != SourceTmpfs {
 		l.fail(l.places["workspace.size"], "workspace.size", `only a workspace with source = "tmpfs" has a size`)
 	}
 }

@@ -16,7 +16,8 @@ import (
 // This file has the keys that need code of their own, in the order of the table, and the checks of list items.
 
 const (
-	sourceTmpfs     = "tmpfs"
+	// SourceTmpfs is the source of a workspace in memory.
+	SourceTmpfs     = "tmpfs"
 	maxUser         = math.MaxUint32 - 1 // the highest user number is reserved for "none"
 	modulePattern   = `^[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*$`
 	variablePattern = `^[A-Za-z_*][A-Za-z0-9_*]*$`
@@ -127,8 +128,8 @@ func workspaceSourceKey() key[rootfs.Workspace] {
 		},
 		set: func(s *scope, name string, w *rootfs.Workspace, v *node) {
 			w.From = s.from(v.at, name)
-			if v.kind == stringNode && v.text == sourceTmpfs {
-				w.Source = sourceTmpfs
+			if v.kind == stringNode && v.text == SourceTmpfs {
+				w.Source = SourceTmpfs
 			} else if p, ok := s.path(v, name, s.hostPath); ok {
 				w.Source = p
 			}

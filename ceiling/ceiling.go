@@ -135,7 +135,7 @@ func (n *narrowing) memory(plan *spec.Plan) {
 		}
 	}
 	for _, m := range plan.View.Mounts {
-		key := keyOf(m.From)
+		key := strings.TrimSuffix(keyOf(m.From), ".source")
 		switch {
 		case m.Kind != rootfs.MountTmpfs:
 		case m.Size > size:

@@ -58,6 +58,7 @@ func (t files) ReadDir(p string) ([]string, error) {
 }
 
 func (t files) ReadFile(string) ([]byte, error) { return nil, fs.ErrNotExist }
+
 // Open gives every program the same content: a static one.
 func (t files) Open(string) (rootfs.File, error) {
 	head := make([]byte, 64)
@@ -70,7 +71,7 @@ type plain struct{ io.ReaderAt }
 
 func (plain) Close() error { return nil }
 
-func (t files) Mounts() []rootfs.HostMount      { return []rootfs.HostMount{{Target: "/"}} }
+func (t files) Mounts() []rootfs.HostMount { return []rootfs.HostMount{{Target: "/"}} }
 
 func host() *spec.Host {
 	return &spec.Host{

@@ -74,6 +74,10 @@ func (n *narrowing) err() error {
 // another, and has another digest.
 func (c *Ceiling) Narrow(p *spec.Policy) error {
 	n := &narrowing{Ceiling: c, asked: p}
+	if many := entries(p); many > maxEntries {
+		n.refuse("entries of all lists", many, fmt.Sprintf("at most %d", maxEntries))
+		return n.err()
+	}
 	rules := rules()
 	for _, key := range spec.Keys() {
 		if r := rules[key]; r.narrow != nil {
@@ -82,6 +86,21 @@ func (c *Ceiling) Narrow(p *spec.Policy) error {
 	}
 	p.Redigest()
 	return n.err()
+}
+
+// maxEntries bounds the work that a policy makes for the server, and the mounts and sockets that it has.
+const maxEntries = 256
+
+// entries counts what a policy has in its lists.
+func entries(p *spec.Policy) int {
+	f, n := &p.Files, &p.Network
+	many := len(f.Read) + len(f.Write) + len(f.Deny) + len(f.Tmpfs) + len(f.Secrets) + len(f.Binds)
+	many += len(p.Interpreters.Show) + len(p.Interpreters.Packages) + len(p.Interpreters.HideModules)
+	many += len(n.Ports) + len(n.Services) + len(n.AllowedHosts) + len(n.AllowPrivate) + len(n.NoProxy)
+	for _, v := range p.Views {
+		many += 1 + len(v.Read) + len(v.Binds)
+	}
+	return many + len(p.Env.Allow) + len(p.Env.Deny) + len(p.Env.Set) + len(p.Processes.Execute)
 }
 
 // Check refuses a plan that shows, forwards or executes more than the ceiling's.

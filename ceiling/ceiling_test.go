@@ -3,6 +3,7 @@ package ceiling
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"slices"
@@ -255,6 +256,15 @@ func TestLinks(t *testing.T) {
 	}
 }
 
+// many is a list of many different names.
+func many() string {
+	var b strings.Builder
+	for i := range 300 {
+		fmt.Fprintf(&b, "', 'A%d", i)
+	}
+	return b.String()
+}
+
 // TestCheck: what no rule of a key sees is seen in what the policy has become.
 func TestCheck(t *testing.T) {
 	for name, c := range map[string]struct{ ceiling, asked, want string }{
@@ -263,6 +273,7 @@ func TestCheck(t *testing.T) {
 			work + "[processes]\nexecute = ['/usr/bin/true']", "[[bind]]\nsource = '/work/evil'\ntarget = '/usr/bin/true'", "processes.execute",
 		},
 		"what the base of the ceiling hides": {"[files]\nbase = 'host'", "[files]\nbase = 'none'\nread = ['/home']", "/home"},
+		"more than a server has time for":    {"", "[env]\nallow = ['A" + many() + "']", "at most 256"},
 		"a forward of the host's network":    {"[network]\nmode = 'host'", "[network]\nports = ['80=unix:/run/s.sock']", "unix:/run/s.sock"},
 	} {
 		if _, _, err := under(t, c.ceiling, c.asked); err == nil || !strings.Contains(err.Error(), c.want) {

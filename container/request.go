@@ -61,6 +61,8 @@ type Carried struct {
 	Put     []Put
 	Fresh   []string  // directories that are empty for this exec and gone after it: inside, absolute, or relative to Dir, or below "~"
 	Collect []Collect // what is read when all of the exec has ended
+	// CollectMax is how many bytes of all that is collected together the result holds; 0: no bound but those of each.
+	CollectMax int64
 	// Answer gives the program descriptor 3, and $SANDBOXRUN_RESULT with that number: what it writes there is Result.Answer.
 	Answer bool
 	// KillOnOutput ends the exec when one of its streams is larger than limits.output.

@@ -3,6 +3,7 @@ package container
 import (
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"path"
 	"path/filepath"
@@ -156,9 +157,9 @@ func (sb *Sandbox) Collect(dir string, list []Collect) ([]result.Collected, []tr
 		return nil, nil, err
 	}
 	defer files.Close()
-	res := &result.Result{Collected: []result.Collected{}}
+	res, left := &result.Result{Collected: []result.Collected{}}, int64(math.MaxInt64)
 	for _, c := range list {
-		collect(res, files, sb, c)
+		collect(res, files, sb, c, &left)
 	}
 	if len(list) == 1 && len(res.Collected) == 1 && res.Collected[0].Error != nil {
 		e := res.Collected[0].Error

@@ -308,10 +308,10 @@ func TestServeStreams(t *testing.T) {
 }
 
 // socket starts a server at a socket.
-func (b *box) socket() (path string, stop func()) {
+func (b *box) socket(options ...string) (path string, stop func()) {
 	b.t.Helper()
-	path = b.path("s")
-	cmd := b.command(call{}, "serve", "--socket", path)
+	path = b.path(fmt.Sprint("s", len(options)))
+	cmd := b.command(call{env: []string{"SERVER_TOKEN=of-the-server"}}, append([]string{"serve", "--socket", path}, options...)...)
 	if err := cmd.Start(); err != nil {
 		b.t.Fatal(err)
 	}

@@ -12,6 +12,7 @@ import (
 	"io/fs"
 	"path/filepath"
 
+	"github.com/sandboxrun/sandboxrun/ceiling"
 	"github.com/sandboxrun/sandboxrun/cli/caller"
 	"github.com/sandboxrun/sandboxrun/cli/flags"
 	"github.com/sandboxrun/sandboxrun/fault"
@@ -48,6 +49,12 @@ func Load(p *caller.Caller, from Source) (*spec.Policy, error) {
 		return policy, err
 	case name == "":
 		name = "default"
+	}
+	if from.Ceiling != nil {
+		in.Env, in.Home, in.ReadFile = nil, "", nil
+		if _, preset := spec.Preset(name); from.Inline == nil && !preset {
+			return nil, fault.New(ceiling.Code, "sandboxrun policy presets; or send the policy itself", "policy %q is no preset", name)
+		}
 	}
 	if from.Inline != nil {
 		in.Name, in.Data = "the request", from.Inline

@@ -186,6 +186,7 @@ func (n *session) execRequest(b *served, x *servedExec, r *rpc.Request) (contain
 	if req.Put, err = n.puts(b, q.Put); err != nil {
 		return req, err
 	}
+	req.CollectMax = maxAnswer
 	req.Collect, err = n.collects(q.Collect)
 	return req, err
 }

@@ -84,6 +84,9 @@ func (n *session) puts(b *served, named map[string]putValue) ([]container.Put, e
 		case v.Base64 != nil && v.Text == nil && v.File == "":
 			data, err = base64.StdEncoding.DecodeString(*v.Base64)
 		case v.File != "" && v.Text == nil && v.Base64 == nil:
+			if err := n.ofHost("put: file", true, "send its content: base64"); err != nil {
+				return nil, err
+			}
 			read, err := files.FromHost(n.Caller, b.sb, v.File, name, limit)
 			if err != nil {
 				return nil, err
@@ -104,10 +107,19 @@ func (n *session) puts(b *served, named map[string]putValue) ([]container.Put, e
 	return list, nil
 }
 
+// maxAnswer is how many bytes of files one answer has, as many as a request. A sparse file is as large as it says, and costs a program nothing.
+const maxAnswer = rpc.MaxLine
+
 func (n *session) collects(values []collectValue) ([]container.Collect, error) {
 	var list []container.Collect
 	for _, v := range values {
 		c := container.Collect{Path: v.Path, Max: int64(v.Max)}
+		if v.To == "" && c.Max > maxAnswer {
+			return nil, fault.New(transfer.CodeTooLarge, "copy it to the host: to; or get it in parts", "collect %q: an answer holds at most %d bytes of files", v.Path, maxAnswer)
+		}
+		if err := n.ofHost("collect: to", v.To != "", "leave it out: the answer has the content"); err != nil {
+			return nil, err
+		}
 		if v.To != "" {
 			to, err := n.OnHost("collect", v.To)
 			if err != nil {

@@ -1,6 +1,6 @@
 // Package ceiling holds policies that nobody trusts below one that somebody does. What the ceiling restricts, it adds to such a policy; what
 // the policy asks for beyond the ceiling it refuses, by key and value. It makes no system call but those of rootfs.Tree, by which links
-// are followed, and imports what makes policies: spec, rootfs, netpolicy.
+// are followed, and imports what makes policies: spec, rootfs, netpolicy, and fault.
 //
 // A policy is held twice. Narrow compares it key by key, before anything of it is looked for on the host, so that a refusal tells nothing
 // of the host. Check compares what it has become: the mounts, with every link followed, the forwarded ports and the files that
@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/sandboxrun/sandboxrun/fault"
 	"github.com/sandboxrun/sandboxrun/netpolicy"
 	"github.com/sandboxrun/sandboxrun/rootfs"
 	"github.com/sandboxrun/sandboxrun/spec"
@@ -64,10 +65,7 @@ func (n *narrowing) err() error {
 	if len(n.beyond) == 0 {
 		return nil
 	}
-	return &spec.Error{
-		Code: Code, Message: "the policy asks for more than the server's ceiling allows: " + strings.Join(n.beyond, "; "),
-		Hint: "leave it out, or ask for less",
-	}
+	return fault.New(Code, "leave it out, or ask for less", "the policy asks for more than the server's ceiling allows: %s", strings.Join(n.beyond, "; "))
 }
 
 // Narrow adds to a policy what the ceiling restricts and the policy says nothing of, and refuses what goes beyond. Then the policy is

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/sandboxrun/sandboxrun/fault"
 	"github.com/sandboxrun/sandboxrun/rootfs"
 	"github.com/sandboxrun/sandboxrun/spec"
 )
@@ -209,8 +210,8 @@ func TestEveryKeyHasARule(t *testing.T) {
 			continue
 		}
 		_, _, err := under(t, example.ceiling, example.above)
-		var e *spec.Error
-		if !errors.As(err, &e) || e.Code != Code || !strings.Contains(e.Message, strings.TrimSuffix(key, ".rootfs")+" = ") {
+		var e *fault.Error
+		if !errors.As(err, &e) || e.Code != Code || !strings.Contains(e.Error(), strings.TrimSuffix(key, ".rootfs")+" = ") {
 			t.Errorf("%s: beyond the ceiling: %v", key, err)
 		}
 	}

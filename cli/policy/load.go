@@ -50,11 +50,8 @@ func Load(p *caller.Caller, from Source) (*spec.Policy, error) {
 	case name == "":
 		name = "default"
 	}
-	if from.Ceiling != nil {
-		in.Env, in.Home, in.ReadFile = nil, "", nil
-		if _, preset := spec.Preset(name); from.Inline == nil && !preset {
-			return nil, fault.New(ceiling.Code, "sandboxrun policy presets; or send the policy itself", "policy %q is no preset", name)
-		}
+	if err := distrust(&in, from, name); err != nil {
+		return nil, err
 	}
 	if from.Inline != nil {
 		in.Name, in.Data = "the request", from.Inline
@@ -64,6 +61,18 @@ func Load(p *caller.Caller, from Source) (*spec.Policy, error) {
 		return nil, err
 	}
 	return spec.Load(in)
+}
+
+// distrust lets a policy that is held below a ceiling read nothing of the host.
+func distrust(in *spec.Input, from Source, name string) error {
+	if from.Ceiling == nil {
+		return nil
+	}
+	in.Env, in.Home, in.ReadFile = nil, "", nil
+	if _, preset := spec.Preset(name); from.Inline == nil && !preset {
+		return fault.New(ceiling.Code, "sandboxrun policy presets; or send the policy itself", "policy %q is no preset", name)
+	}
+	return nil
 }
 
 func readPolicy(in *spec.Input, name string, stdin io.Reader) error {

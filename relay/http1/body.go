@@ -1,4 +1,4 @@
-package relay
+package http1
 
 import (
 	"bufio"
@@ -17,52 +17,51 @@ const (
 	maxTrailer   = 16 << 10
 )
 
-// body is the body of a request or a response, and the two connections that it is copied between.
-type body struct {
-	length int64         // in bytes, chunked or untilEnd
-	r      *bufio.Reader // of src
-	src    net.Conn
-	dst    net.Conn
-	chunks bool   // where the length is not known: whether dst gets chunks too, or bytes alone
-	count  *int64 // of bytes without framing
+// Body is the body of a request or a response, and the two connections that it is copied between.
+type Body struct {
+	Length int64         // in bytes, Chunked or UntilEnd
+	R      *bufio.Reader // of Src
+	Src    net.Conn
+	Dst    net.Conn
+	Chunks bool   // where the length is not known: whether Dst gets chunks too, or bytes alone
+	Count  *int64 // of bytes without framing
 }
 
-// copy copies the whole body. It writes each piece when it arrives, because server-sent events must not wait.
-func (b *body) copy(pool *sync.Pool) error {
+// Copy copies the whole body. It writes each piece when it arrives, because server-sent events must not wait.
+func (b *Body) Copy(pool *sync.Pool) error {
 	switch {
-	case b.length >= 0:
-		return b.bytes(b.length)
-	case b.length == chunked:
+	case b.Length >= 0:
+		return b.bytes(b.Length)
+	case b.Length == Chunked:
 		return b.copyChunks()
-	case b.chunks:
+	case b.Chunks:
 		return b.makeChunks(pool)
 	}
-	n, err := rest(b.r)(b.dst)
-	*b.count += n
-	if err == nil {
-		n, err = io.Copy(b.dst, b.src)
-		*b.count += n
+	if err := b.bytes(int64(b.R.Buffered())); err != nil {
+		return err
 	}
+	n, err := io.Copy(b.Dst, b.Src)
+	*b.Count += n
 	return err
 }
 
 // bytes copies n bytes: first the bytes in the buffer, then from one socket to the other by splice(2).
-func (b *body) bytes(n int64) error {
-	ahead, _ := b.r.Peek(int(min(int64(b.r.Buffered()), n)))
+func (b *Body) bytes(n int64) error {
+	ahead, _ := b.R.Peek(int(min(int64(b.R.Buffered()), n)))
 	if len(ahead) > 0 {
-		k, err := b.dst.Write(ahead)
-		*b.count += int64(k)
+		k, err := b.Dst.Write(ahead)
+		*b.Count += int64(k)
 		if err != nil {
 			return err
 		}
-		_, _ = b.r.Discard(len(ahead)) // Peek has returned them
+		_, _ = b.R.Discard(len(ahead)) // Peek has returned them
 	}
 	left := n - int64(len(ahead))
 	if left == 0 {
 		return nil
 	}
-	k, err := io.Copy(b.dst, io.LimitReader(b.src, left))
-	*b.count += k
+	k, err := io.Copy(b.Dst, io.LimitReader(b.Src, left))
+	*b.Count += k
 	if err == nil && k < left {
 		err = io.ErrUnexpectedEOF
 	}
@@ -70,17 +69,17 @@ func (b *body) bytes(n int64) error {
 }
 
 // makeChunks writes each piece that arrives as a chunk, until the connection ends.
-func (b *body) makeChunks(pool *sync.Pool) error {
+func (b *Body) makeChunks(pool *sync.Pool) error {
 	buf, _ := pool.Get().(*[]byte)
 	defer pool.Put(buf)
 	for {
-		n, err := b.r.Read(*buf)
+		n, err := b.R.Read(*buf)
 		if n > 0 {
 			chunk := net.Buffers{[]byte(chunkLine(int64(n))), (*buf)[:n], []byte("\r\n")}
-			if _, err := chunk.WriteTo(b.dst); err != nil {
+			if _, err := chunk.WriteTo(b.Dst); err != nil {
 				return err
 			}
-			*b.count += int64(n)
+			*b.Count += int64(n)
 		}
 		switch err {
 		case nil:
@@ -94,9 +93,9 @@ func (b *body) makeChunks(pool *sync.Pool) error {
 
 // copyChunks keeps the size of each chunk but writes its framing anew: without extensions, because servers read these in different ways,
 // and with CR LF at the end of each line (CVE-2025-22871).
-func (b *body) copyChunks() error {
+func (b *Body) copyChunks() error {
 	for {
-		line, err := readLine(b.r, maxChunkLine, endCRLF)
+		line, err := readLine(b.R, maxChunkLine, endCRLF)
 		if err != nil {
 			return err
 		}
@@ -117,7 +116,7 @@ func chunkSize(line string) (int64, error) {
 	digits, _, _ := strings.Cut(line, ";")
 	n, err := strconv.ParseUint(strings.TrimRight(digits, " \t"), 16, 62)
 	if err != nil {
-		return 0, bad("the size of a chunk is not a number")
+		return 0, Bad("the size of a chunk is not a number")
 	}
 	return int64(n), nil
 }
@@ -125,25 +124,25 @@ func chunkSize(line string) (int64, error) {
 func chunkLine(n int64) string { return strconv.FormatInt(n, 16) + "\r\n" }
 
 // frame writes the framing of a chunk, if dst gets chunks.
-func (b *body) frame(s string) error {
-	if !b.chunks {
+func (b *Body) frame(s string) error {
+	if !b.Chunks {
 		return nil
 	}
-	_, err := io.WriteString(b.dst, s)
+	_, err := io.WriteString(b.Dst, s)
 	return err
 }
 
 // copyChunk sends one chunk, with one write if all of it is in the buffer.
-func (b *body) copyChunk(n int64) error {
-	if b.chunks && int64(b.r.Buffered()) >= n+2 {
-		chunk, _ := b.r.Peek(int(n) + 2)
+func (b *Body) copyChunk(n int64) error {
+	if b.Chunks && int64(b.R.Buffered()) >= n+2 {
+		chunk, _ := b.R.Peek(int(n) + 2)
 		if string(chunk[n:]) != "\r\n" {
 			return errChunkEnd()
 		}
 		size := chunkLine(n)
-		k, err := b.dst.Write(append([]byte(size), chunk...))
-		*b.count += max(0, min(n, int64(k-len(size))))
-		_, _ = b.r.Discard(len(chunk)) // Peek has returned them
+		k, err := b.Dst.Write(append([]byte(size), chunk...))
+		*b.Count += max(0, min(n, int64(k-len(size))))
+		_, _ = b.R.Discard(len(chunk)) // Peek has returned them
 		return err
 	}
 	if err := b.frame(chunkLine(n)); err != nil {
@@ -153,7 +152,7 @@ func (b *body) copyChunk(n int64) error {
 		return err
 	}
 	var end [2]byte
-	if _, err := io.ReadFull(b.r, end[:]); err != nil {
+	if _, err := io.ReadFull(b.R, end[:]); err != nil {
 		return err
 	}
 	if string(end[:]) != "\r\n" {
@@ -162,13 +161,13 @@ func (b *body) copyChunk(n int64) error {
 	return b.frame("\r\n")
 }
 
-func errChunkEnd() error { return bad("a chunk does not end where its size says") }
+func errChunkEnd() error { return Bad("a chunk does not end where its size says") }
 
 // copyTrailer sends the fields after the last chunk, except those that a receiver could take for a part of the head.
-func (b *body) copyTrailer() error {
+func (b *Body) copyTrailer() error {
 	var lines []string
 	for left := maxTrailer; ; {
-		line, err := readLine(b.r, left, endCRLF)
+		line, err := readLine(b.R, left, endCRLF)
 		if err != nil {
 			return err
 		}
@@ -185,12 +184,12 @@ func (b *body) copyTrailer() error {
 	var text strings.Builder
 	text.WriteString("0\r\n")
 	for _, f := range fields {
-		if trailing(f.name) {
-			fmt.Fprintf(&text, "%s: %s\r\n", f.name, f.value)
+		if trailing(f.Name) {
+			fmt.Fprintf(&text, "%s: %s\r\n", f.Name, f.Value)
 		}
 	}
 	return b.frame(text.String() + "\r\n")
 }
 
 // trailing reports whether a field may stand after a body (RFC 9110, section 6.5.1).
-func trailing(name string) bool { return httpguts.ValidTrailerHeader(name) && !hopByHop(name, nil) }
+func trailing(name string) bool { return httpguts.ValidTrailerHeader(name) && !HopByHop(name, nil) }

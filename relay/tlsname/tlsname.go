@@ -1,11 +1,11 @@
-package relay
+// Package tlsname reads the server name that the first bytes of a TLS connection ask for. It accepts no form that another reader could
+// understand differently, because the relay compares the name with the host that the policy has allowed. It imports nothing of ours.
+package tlsname
 
 import (
-	"bufio"
 	"encoding/binary"
 	"errors"
 	"io"
-	"net/netip"
 )
 
 // Limits of TLS records (RFC 8446, section 5.1; 256 more are allowed to encrypted ones) and of a ClientHello: post-quantum
@@ -16,14 +16,15 @@ const (
 	maxHello     = 48 << 10
 )
 
+// What a connection can begin with, besides a ClientHello that is understood.
 var (
 	errMore   = errors.New("the ClientHello is not complete")
 	errNotTLS = errors.New("it is not TLS")
-	errHello  = errors.New("it begins like TLS, but not with a ClientHello that can be read")
+	ErrHello  = errors.New("it begins like TLS, but not with a ClientHello that can be read")
 )
 
 // serverName reads the server name from the first bytes of a connection; "" where a ClientHello has none. The error is
-// errMore as long as more bytes could make a difference, errNotTLS, or errHello for what some server could read otherwise
+// errMore as long as more bytes could make a difference, errNotTLS, or ErrHello for what some server could read otherwise
 // than this function does: another record first, empty records, two names.
 func serverName(b []byte) (string, error) {
 	if len(b) == 0 {
@@ -58,7 +59,7 @@ func oddVersion(b []byte) error {
 		b[0] == 22 && b[recordHeader] == 1 && n <= maxRecord, // ClientHello
 		b[0] == 21 && n == 2, // alert
 		b[0] == 20 && n == 1: // change of cipher
-		return errHello
+		return ErrHello
 	}
 	return errNotTLS
 }
@@ -69,12 +70,12 @@ func handshake(b []byte) ([]byte, error) {
 	var msg []byte
 	more := errMore
 	if len(b) > maxHello {
-		more = errHello
+		more = ErrHello
 	}
 	for len(b) >= recordHeader {
 		n := int(binary.BigEndian.Uint16(b[3:]))
 		if b[0] != 22 || b[1] != 3 || n == 0 || n > maxRecord {
-			return nil, errHello
+			return nil, ErrHello
 		}
 		b = b[recordHeader:]
 		msg = append(msg, b[:min(n, len(b))]...)
@@ -84,7 +85,7 @@ func handshake(b []byte) ([]byte, error) {
 		}
 	}
 	if len(b) > 0 && b[0] != 22 {
-		return nil, errHello
+		return nil, ErrHello
 	}
 	return nil, more
 }
@@ -93,7 +94,7 @@ func handshake(b []byte) ([]byte, error) {
 func messageBody(msg []byte) ([]byte, error) {
 	switch {
 	case len(msg) > 0 && msg[0] != 1:
-		return nil, errHello
+		return nil, ErrHello
 	case len(msg) < 4:
 		return nil, errMore
 	}
@@ -112,28 +113,28 @@ func helloName(hello []byte) (string, error) {
 	r.vector(2)    // cipher suites
 	r.vector(1)    // compression methods
 	if r.bad {
-		return "", errHello
+		return "", ErrHello
 	}
 	if len(r.b) == 0 {
 		return "", nil // as clients before extensions did
 	}
 	extensions := fields{b: r.vector(2)}
 	if r.bad || len(r.b) > 0 {
-		return "", errHello
+		return "", ErrHello
 	}
 	name, seen := "", false
 	for len(extensions.b) > 0 {
 		kind := extensions.take(2)
 		body := extensions.vector(2)
 		if extensions.bad {
-			return "", errHello
+			return "", ErrHello
 		}
 		if kind[0] != 0 || kind[1] != 0 {
 			continue
 		}
 		var ok bool
 		if name, ok = nameList(body); !ok || seen {
-			return "", errHello
+			return "", ErrHello
 		}
 		seen = true
 	}
@@ -177,32 +178,8 @@ func (f *fields) vector(size int) []byte {
 	return f.take(n)
 }
 
-// guardName is the prelude of a connection that was made for host. Where it begins with a ClientHello, nothing is sent
-// before that is complete and its server name is the host's: a server of many names would otherwise be asked for one that
-// is not allowed ("domain fronting"). Other bytes are passed on as they come. Bytes from the server never wait.
-//
-// What it cannot see is the name inside an encrypted ClientHello (ECH), the Host header inside TLS, and TLS that begins
-// later in a connection (STARTTLS).
-func (s *server) guardName(host string, port int, src *bufio.Reader) prelude {
-	return func(dst io.Writer) (int64, error) {
-		start, name, tls, err := readStart(src)
-		if err != nil {
-			return 0, err
-		}
-		if no := s.judgeHello(host, port, name, tls); no != nil {
-			return 0, no
-		}
-		sent, err := dst.Write(start)
-		if err != nil {
-			return int64(sent), err
-		}
-		more, err := rest(src)(dst)
-		return int64(sent) + more, err
-	}
-}
-
-// readStart reads until serverName can decide, or the input ends. name and tls are the results of serverName.
-func readStart(src io.Reader) (start []byte, name string, tls, err error) {
+// ReadStart reads until serverName can decide, or the input ends. name and tls are the results of serverName.
+func ReadStart(src io.Reader) (start []byte, name string, tls, err error) {
 	start = make([]byte, 0, 2<<10)
 	for {
 		if len(start) == cap(start) {
@@ -218,23 +195,4 @@ func readStart(src io.Reader) (start []byte, name string, tls, err error) {
 			return start, name, tls, err
 		}
 	}
-}
-
-func (s *server) judgeHello(host string, port int, name string, tls error) error {
-	if errors.Is(tls, errHello) {
-		return refusef("%v, so its server name cannot be compared with %q", tls, host)
-	}
-	if name == "" {
-		return nil
-	}
-	d := s.judge.Name(name, port)
-	if d.Host == host || isAddress(host) && d.Allow { // an allowed address has no name of its own
-		return nil
-	}
-	return refusef("the TLS server name %s is not %q, the host that the connection was made for", d.Host, host)
-}
-
-func isAddress(host string) bool {
-	_, err := netip.ParseAddr(host)
-	return err == nil
 }

@@ -62,9 +62,9 @@ func load(in Input, refused []unsupported) (*Policy, error) {
 		return nil, policyError(l.problems, l.policy.Sources)
 	}
 	l.policy.Digest = digest(written)
-	l.policy.said = map[string]bool{}
+	l.policy.Said = map[string]bool{}
 	for key := range l.places {
-		l.policy.said[key] = true
+		l.policy.Said[key] = true
 	}
 	return l.policy, nil
 }

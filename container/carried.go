@@ -20,7 +20,8 @@ import (
 type carriedBy struct {
 	collect []Collect
 	most    int64 // bytes of what is collected into the result
-	view    *forkexec.View
+	files   *Files // of its view, while it runs and after that
+	failed  error  // to open them
 }
 
 // carry covers what is denied and puts what the exec brings into its command. What is fresh hides covers below it, so it comes last.
@@ -72,13 +73,12 @@ func (r *Running) handOver(res *result.Result) {
 		res.Answer = &result.Answer{Bytes: total, Truncated: total > int64(len(data))}
 		res.Answer.Text, res.Answer.Base64 = result.AsText(data)
 	}
-	if r.carried.view == nil {
-		return
-	}
-	files, err := r.sb.files(r.carried.view, r.cwd)
-	r.carried.view = nil
+	files, err := r.carried.files, r.carried.failed
+	r.carried.files = nil
 	if err != nil {
 		res.Collected = append(res.Collected, result.Collected{Path: ".", Error: result.ErrorOf(err)})
+	}
+	if files == nil {
 		return
 	}
 	defer files.Close()

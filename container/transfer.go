@@ -133,8 +133,11 @@ func (sb *Sandbox) hostIDs() (uid, gid int) {
 	return uid, gid
 }
 
-// Close lets go of the view.
+// Close lets go of the view, if there is one.
 func (f *Files) Close() {
+	if f == nil {
+		return
+	}
 	unix.Close(f.Dir)
 	f.view.Close()
 }

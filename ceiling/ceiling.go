@@ -1,6 +1,6 @@
 // Package ceiling holds policies that nobody trusts below one that somebody does. What the ceiling restricts, it adds to such a policy; what
-// the policy asks for beyond the ceiling it refuses, by key and value. It makes no system call but those of rootfs.Tree, by which links
-// are followed, and imports what makes policies: spec, rootfs, netpolicy, and fault.
+// the policy asks for beyond the ceiling it refuses, by key and value. It makes no system call but those of hostfs.Tree, by which links
+// are followed, and imports what makes policies: spec, spec/policy, rootfs, rootfs/hostfs, rootfs/pathname, netpolicy, fault.
 //
 // A policy is held twice. Narrow compares it key by key, before anything of it is looked for on the host, so that a refusal tells nothing
 // of the host. Check compares what it has become: the mounts, with every link followed, the forwarded ports and the files that
@@ -15,7 +15,9 @@ import (
 	"github.com/sandboxrun/sandboxrun/fault"
 	"github.com/sandboxrun/sandboxrun/netpolicy"
 	"github.com/sandboxrun/sandboxrun/rootfs"
+	"github.com/sandboxrun/sandboxrun/rootfs/hostfs"
 	"github.com/sandboxrun/sandboxrun/spec"
+	"github.com/sandboxrun/sandboxrun/spec/policy"
 )
 
 // Code is the code of a refusal.
@@ -23,14 +25,14 @@ const Code = "beyond_ceiling"
 
 // Ceiling is a policy that others may not go beyond.
 type Ceiling struct {
-	policy *spec.Policy
+	policy *policy.Policy
 	plan   *spec.Plan
 	rules  *netpolicy.Rules
-	tree   rootfs.Tree
+	tree   hostfs.Tree
 }
 
 // New makes a ceiling of a policy and of what it is on this host.
-func New(p *spec.Policy, plan *spec.Plan, tree rootfs.Tree) (*Ceiling, error) {
+func New(p *policy.Policy, plan *spec.Plan, tree hostfs.Tree) (*Ceiling, error) {
 	rules, err := netpolicy.Compile(&p.Network)
 	if err != nil {
 		return nil, fmt.Errorf("read ceiling: %w", err)
@@ -44,7 +46,7 @@ func (c *Ceiling) Paths() []string { return c.policy.Paths }
 // narrowing is one policy that is held below the ceiling.
 type narrowing struct {
 	*Ceiling
-	asked  *spec.Policy
+	asked  *policy.Policy
 	beyond []string
 }
 
@@ -70,14 +72,14 @@ func (n *narrowing) err() error {
 
 // Narrow adds to a policy what the ceiling restricts and the policy says nothing of, and refuses what goes beyond. Then the policy is
 // another, and has another digest.
-func (c *Ceiling) Narrow(p *spec.Policy) error {
+func (c *Ceiling) Narrow(p *policy.Policy) error {
 	n := &narrowing{Ceiling: c, asked: p}
 	if many := entries(p); many > maxEntries {
 		n.refuse("entries of all lists", many, fmt.Sprintf("at most %d", maxEntries))
 		return n.err()
 	}
 	rules := rules()
-	for _, key := range spec.Keys() {
+	for _, key := range policy.Keys() {
 		if r := rules[key]; r.narrow != nil {
 			r.narrow(n, key)
 		}
@@ -90,7 +92,7 @@ func (c *Ceiling) Narrow(p *spec.Policy) error {
 const maxEntries = 256
 
 // entries counts what a policy has in its lists.
-func entries(p *spec.Policy) int {
+func entries(p *policy.Policy) int {
 	f, n := &p.Files, &p.Network
 	many := len(f.Read) + len(f.Write) + len(f.Deny) + len(f.Tmpfs) + len(f.Secrets) + len(f.Binds)
 	many += len(p.Interpreters.Show) + len(p.Interpreters.Packages) + len(p.Interpreters.HideModules)

@@ -12,20 +12,23 @@ import (
 
 	"github.com/sandboxrun/sandboxrun/fault"
 	"github.com/sandboxrun/sandboxrun/rootfs"
+	"github.com/sandboxrun/sandboxrun/rootfs/hostfs"
+	"github.com/sandboxrun/sandboxrun/rootfs/pathname"
 	"github.com/sandboxrun/sandboxrun/spec"
+	"github.com/sandboxrun/sandboxrun/spec/policy"
 )
 
 // files is a made-up host: directories, "file", or "-> TARGET".
 type files map[string]string
 
-func (t files) Lstat(p string) (rootfs.Info, error) {
-	i := rootfs.Info{UID: 1000, GID: 1000, Nlink: 1, Dev: 1, Ino: uint64(slices.Index(t.all(), p) + 1)}
+func (t files) Lstat(p string) (hostfs.Info, error) {
+	i := hostfs.Info{UID: 1000, GID: 1000, Nlink: 1, Dev: 1, Ino: uint64(slices.Index(t.all(), p) + 1)}
 	switch is, ok := t[p]; {
 	case strings.HasPrefix(is, "->"):
 		i.Mode = fs.ModeSymlink | 0o777
 	case is == "file":
 		i.Mode = 0o755
-	case ok || slices.ContainsFunc(t.all(), func(o string) bool { return rootfs.Within(o, p) }):
+	case ok || slices.ContainsFunc(t.all(), func(o string) bool { return pathname.Within(o, p) }):
 		i.Mode = fs.ModeDir | 0o755
 		if !strings.HasPrefix(p, "/work") && !strings.HasPrefix(p, "/home/") {
 			i.UID, i.GID = 0, 0
@@ -50,7 +53,7 @@ func (t files) Readlink(p string) (string, error) { return strings.TrimPrefix(t[
 func (t files) ReadDir(p string) ([]string, error) {
 	var names []string
 	for _, o := range t.all() {
-		if o != p && rootfs.Within(o, p) {
+		if o != p && pathname.Within(o, p) {
 			name, _, _ := strings.Cut(strings.TrimPrefix(strings.TrimPrefix(o, p), "/"), "/")
 			names = append(names, name)
 		}
@@ -62,7 +65,7 @@ func (t files) ReadDir(p string) ([]string, error) {
 func (t files) ReadFile(string) ([]byte, error) { return nil, fs.ErrNotExist }
 
 // Open gives every program the same content: a static one.
-func (t files) Open(string) (rootfs.File, error) {
+func (t files) Open(string) (hostfs.File, error) {
 	head := make([]byte, 64)
 	copy(head, "\x7fELF\x02\x01\x01")
 	head[16], head[18], head[20], head[52], head[54] = 2, 62, 1, 64, 56
@@ -73,7 +76,7 @@ type plain struct{ io.ReaderAt }
 
 func (plain) Close() error { return nil }
 
-func (t files) Mounts() []rootfs.HostMount { return []rootfs.HostMount{{Target: "/"}} }
+func (t files) Mounts() []hostfs.Mount { return []hostfs.Mount{{Target: "/"}} }
 
 func host() *spec.Host {
 	return &spec.Host{
@@ -88,9 +91,9 @@ func host() *spec.Host {
 	}
 }
 
-func load(t *testing.T, text string) *spec.Policy {
+func load(t *testing.T, text string) *policy.Policy {
 	t.Helper()
-	p, err := spec.Load(spec.Input{Name: "p.toml", Data: []byte("version = 1\n" + text), Dir: "/", Cwd: "/"})
+	p, err := policy.Load(policy.Input{Name: "p.toml", Data: []byte("version = 1\n" + text), Dir: "/", Cwd: "/"})
 	if err != nil {
 		t.Fatalf("%s: %v", text, err)
 	}
@@ -98,7 +101,7 @@ func load(t *testing.T, text string) *spec.Policy {
 }
 
 // under holds a policy below a ceiling as the server does.
-func under(t *testing.T, ceiling, asked string) (*spec.Policy, *spec.Plan, error) {
+func under(t *testing.T, ceiling, asked string) (*policy.Policy, *spec.Plan, error) {
 	t.Helper()
 	h := host()
 	top := load(t, ceiling)
@@ -188,7 +191,7 @@ var beyond = map[string]struct{ ceiling, below, above string }{
 func TestEveryKeyHasARule(t *testing.T) {
 	// Load refuses these yet; their rules hold policies that other code has made.
 	unread := []string{"files.hide_modules", "processes.guard", "processes.steps", "views"}
-	keys := spec.Keys()
+	keys := policy.Keys()
 	for _, key := range keys {
 		table := slices.ContainsFunc(keys, func(k string) bool { return strings.HasPrefix(k, key+".") })
 		r, has := rules()[key]

@@ -7,7 +7,10 @@ import (
 
 	"github.com/sandboxrun/sandboxrun/netpolicy"
 	"github.com/sandboxrun/sandboxrun/rootfs"
+	"github.com/sandboxrun/sandboxrun/rootfs/hostfs"
+	"github.com/sandboxrun/sandboxrun/rootfs/pathname"
 	"github.com/sandboxrun/sandboxrun/spec"
+	"github.com/sandboxrun/sandboxrun/spec/policy"
 )
 
 // rule says how one key of a policy is held below the ceiling.
@@ -86,23 +89,23 @@ func rules() map[string]rule {
 }
 
 func limits() map[string]func(n *narrowing, key string) {
-	duration := func(at func(*spec.Limits) *time.Duration) func(n *narrowing, key string) {
+	duration := func(at func(*policy.Limits) *time.Duration) func(n *narrowing, key string) {
 		return func(n *narrowing, key string) { atMost(n, key, at(&n.asked.Limits), *at(&n.policy.Limits)) }
 	}
-	number := func(at func(*spec.Limits) *int64) func(n *narrowing, key string) {
+	number := func(at func(*policy.Limits) *int64) func(n *narrowing, key string) {
 		return func(n *narrowing, key string) { atMost(n, key, at(&n.asked.Limits), *at(&n.policy.Limits)) }
 	}
 	return map[string]func(n *narrowing, key string){
-		"wall":   duration(func(l *spec.Limits) *time.Duration { return &l.Wall }),
-		"idle":   duration(func(l *spec.Limits) *time.Duration { return &l.Idle }),
+		"wall":   duration(func(l *policy.Limits) *time.Duration { return &l.Wall }),
+		"idle":   duration(func(l *policy.Limits) *time.Duration { return &l.Idle }),
 		"cpu":    cpu,
 		"cpus":   func(n *narrowing, key string) { atMost(n, key, &n.asked.Limits.CPUs, n.policy.Limits.CPUs) },
-		"memory": number(func(l *spec.Limits) *int64 { return &l.Memory }),
-		"pids":   number(func(l *spec.Limits) *int64 { return &l.Pids }),
-		"file":   number(func(l *spec.Limits) *int64 { return &l.File }),
-		"disk":   number(func(l *spec.Limits) *int64 { return &l.Disk }),
-		"nofile": number(func(l *spec.Limits) *int64 { return &l.Nofile }),
-		"output": number(func(l *spec.Limits) *int64 { return &l.Output }),
+		"memory": number(func(l *policy.Limits) *int64 { return &l.Memory }),
+		"pids":   number(func(l *policy.Limits) *int64 { return &l.Pids }),
+		"file":   number(func(l *policy.Limits) *int64 { return &l.File }),
+		"disk":   number(func(l *policy.Limits) *int64 { return &l.Disk }),
+		"nofile": number(func(l *policy.Limits) *int64 { return &l.Nofile }),
+		"output": number(func(l *policy.Limits) *int64 { return &l.Output }),
 	}
 }
 
@@ -145,7 +148,7 @@ func (n *narrowing) among(key string, asked, allowed []string) {
 }
 
 func enforce(n *narrowing, key string) {
-	if n.asked.Enforce != spec.EnforceRequired && n.policy.Enforce == spec.EnforceRequired {
+	if n.asked.Enforce != policy.EnforceRequired && n.policy.Enforce == policy.EnforceRequired {
 		n.refuse(key, n.asked.Enforce, "")
 	}
 }
@@ -176,7 +179,7 @@ func (n *narrowing) shows(key, name string, want rootfs.Access) {
 		may = rootfs.Writable // by a name that is a link; what it leads to is compared below
 	}
 	if may >= want {
-		may = n.plan.View.Access(rootfs.RealPath(n.tree, name))
+		may = n.plan.View.Access(hostfs.RealPath(n.tree, name))
 	}
 	switch {
 	case may >= want:
@@ -200,7 +203,7 @@ func (n *narrowing) named(name string) bool {
 	if f.Workspace != nil {
 		list = append(list, f.Workspace.Source)
 	}
-	return slices.ContainsFunc(list, func(dir string) bool { return rootfs.Within(name, dir) })
+	return slices.ContainsFunc(list, func(dir string) bool { return pathname.Within(name, dir) })
 }
 
 func binds(n *narrowing, key string) {
@@ -213,7 +216,7 @@ func binds(n *narrowing, key string) {
 }
 
 func workspace(n *narrowing, key string) {
-	if w := n.asked.Files.Workspace; w != nil && w.Source != spec.SourceTmpfs {
+	if w := n.asked.Files.Workspace; w != nil && w.Source != rootfs.SourceTmpfs {
 		n.shows(key, w.Source, rootfs.Writable)
 	}
 }

@@ -3,6 +3,8 @@ package rootfs
 import (
 	"path"
 	"slices"
+
+	"github.com/sandboxrun/sandboxrun/rootfs/pathname"
 )
 
 // Excess is a path of the host that a view shows, or lets programs write, and another view does not.
@@ -31,7 +33,7 @@ func (v *View) Beyond(other *View) []Excess {
 	for _, host := range slices.Compact(points) {
 		mine, m := v.access(host)
 		theirs, _ := other.access(host)
-		if mine <= theirs || slices.ContainsFunc(list, func(e Excess) bool { return within(host, e.Host) && e.From == m.From }) {
+		if mine <= theirs || slices.ContainsFunc(list, func(e Excess) bool { return pathname.Within(host, e.Host) && e.From == m.From }) {
 			continue
 		}
 		list = append(list, Excess{host, theirs == Readable, m.From})

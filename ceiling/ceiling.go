@@ -74,8 +74,9 @@ func (n *narrowing) err() error {
 // another, and has another digest.
 func (c *Ceiling) Narrow(p *policy.Policy) error {
 	n := &narrowing{Ceiling: c, asked: p}
-	if many := entries(p); many > maxEntries {
-		n.refuse("entries of all lists", many, fmt.Sprintf("at most %d", maxEntries))
+	files, others := entries(p)
+	if files > maxFiles || others > maxOthers {
+		n.refuse("entries of its lists", files+others, fmt.Sprintf("at most %d of files and %d others", maxFiles, maxOthers))
 		return n.err()
 	}
 	rules := rules()
@@ -88,19 +89,22 @@ func (c *Ceiling) Narrow(p *policy.Policy) error {
 	return n.err()
 }
 
-// maxEntries bounds the work that a policy makes for the server, and the mounts and sockets that it has.
-const maxEntries = 256
+// These bound the work that a policy makes for the server, and the mounts and sockets that it has.
+const (
+	maxFiles  = 64 // files are compared each with each
+	maxOthers = 256
+)
 
 // entries counts what a policy has in its lists.
-func entries(p *policy.Policy) int {
+func entries(p *policy.Policy) (files, others int) {
 	f, n := &p.Files, &p.Network
-	many := len(f.Read) + len(f.Write) + len(f.Deny) + len(f.Tmpfs) + len(f.Secrets) + len(f.Binds)
-	many += len(p.Interpreters.Show) + len(p.Interpreters.Packages) + len(p.Interpreters.HideModules)
-	many += len(n.Ports) + len(n.Services) + len(n.AllowedHosts) + len(n.AllowPrivate) + len(n.NoProxy)
+	files = len(f.Read) + len(f.Write) + len(f.Deny) + len(f.Tmpfs) + len(f.Secrets) + len(f.Binds) + len(p.Processes.Execute)
 	for _, v := range p.Views {
-		many += 1 + len(v.Read) + len(v.Binds)
+		files += 1 + len(v.Read) + len(v.Binds)
 	}
-	return many + len(p.Env.Allow) + len(p.Env.Deny) + len(p.Env.Set) + len(p.Processes.Execute)
+	others = len(p.Interpreters.Show) + len(p.Interpreters.Packages) + len(p.Interpreters.HideModules)
+	others += len(n.Ports) + len(n.Services) + len(n.AllowedHosts) + len(n.AllowPrivate) + len(n.NoProxy)
+	return files, others + len(p.Env.Allow) + len(p.Env.Deny) + len(p.Env.Set)
 }
 
 // Check refuses a plan that shows, forwards or executes more than the ceiling's.

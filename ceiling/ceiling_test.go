@@ -277,7 +277,7 @@ func TestCheck(t *testing.T) {
 			work + "[processes]\nexecute = ['/usr/bin/true']", "[[bind]]\nsource = '/work/evil'\ntarget = '/usr/bin/true'", "processes.execute",
 		},
 		"what the base of the ceiling hides": {"[files]\nbase = 'host'", "[files]\nbase = 'none'\nread = ['/home']", "/home"},
-		"more than a server has time for":    {"", "[env]\nallow = ['A" + many() + "']", "at most 256"},
+		"more than a server has time for":    {"", "[env]\nallow = ['A" + many() + "']", "256 others"},
 		"a forward of the host's network":    {"[network]\nmode = 'host'", "[network]\nports = ['80=unix:/run/s.sock']", "unix:/run/s.sock"},
 	} {
 		if _, _, err := under(t, c.ceiling, c.asked); err == nil || !strings.Contains(err.Error(), c.want) {

@@ -317,10 +317,13 @@ func (b *box) socket(options ...string) (path string, stop func()) {
 func (b *box) socketOf(options ...string) (path string, pid int, stop func()) {
 	b.t.Helper()
 	path = b.path(fmt.Sprint("s", len(options)))
-	cmd := b.command(call{env: []string{"SERVER_TOKEN=of-the-server"}}, append([]string{"serve", "--socket", path}, options...)...)
+	short := b.command(call{env: []string{"SERVER_TOKEN=of-the-server"}}, append([]string{"serve", "--socket", path}, options...)...)
+	cmd := exec.Command(short.Path, short.Args[1:]...) // not ended by patience: a soak takes longer
+	cmd.Env, cmd.Dir = short.Env, short.Dir
 	if err := cmd.Start(); err != nil {
 		b.t.Fatal(err)
 	}
+	b.t.Cleanup(func() { _ = cmd.Process.Kill() })
 	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
 		if _, err := os.Stat(path); err == nil {
 			break

@@ -69,18 +69,25 @@ func (v *View) access(host string) (best Access, by *Mount) {
 	return best, by
 }
 
-// points are the paths of the host at which what the view allows changes: the sources of its mounts, and what lies under each of them.
+// points are the paths of the host at which what the view allows changes: the sources of its mounts, and what each of them covers of the
+// mount that it lies in.
 func (v *View) points() []string {
 	var list []string
-	for _, m := range v.Mounts {
+	for i := range v.Mounts {
+		m := &v.Mounts[i]
 		if m.Kind == MountBind && m.Source != "" {
 			list = append(list, m.Source)
 		}
-		for _, under := range v.Mounts {
-			rest, in := restBelow(under.Target, m.Target)
-			if in && under.Kind == MountBind && under.Source != "" {
-				list = append(list, path.Join(under.Source, rest))
+		var in *Mount
+		for j := range v.Mounts {
+			o := &v.Mounts[j]
+			if pathname.Below(m.Target, o.Target) && (in == nil || len(o.Target) > len(in.Target)) {
+				in = o
 			}
+		}
+		if in != nil && in.Kind == MountBind && in.Source != "" {
+			rest, _ := restBelow(in.Target, m.Target)
+			list = append(list, path.Join(in.Source, rest))
 		}
 	}
 	return list

@@ -33,9 +33,10 @@ import (
 type session struct {
 	*server
 
-	mu    sync.Mutex
-	boxes map[string]*served
-	execs map[string]*servedExec // by the id of their request
+	making sync.Mutex // of its creates one waits for those of other clients, so each client has its turn
+	mu     sync.Mutex
+	boxes  map[string]*served
+	execs  map[string]*servedExec // by the id of their request
 }
 
 // served is a sandbox of a client's.
@@ -213,6 +214,8 @@ func (n *session) create(_ context.Context, r *rpc.Request) (any, error) {
 			return nil, err
 		}
 	}
+	n.making.Lock()
+	defer n.making.Unlock()
 	n.creating.Lock()
 	defer n.creating.Unlock()
 	from.Trust, from.Ceiling = trust.Known{State: n.state, Record: o.Record}, n.ceiling

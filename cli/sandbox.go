@@ -100,7 +100,7 @@ func deleteCommand(p *caller.Caller) *cli.Command {
 					}
 				}
 				err := s.Delete(id, key)
-				if err != nil && c.Bool("force") && caller.Describe(err).Code == "not_found" {
+				if err != nil && c.Bool("force") && caller.Describe(err).Code == fault.NotFound {
 					return nil
 				}
 				return err

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	faults "github.com/sandboxrun/sandboxrun/fault"
 	"github.com/sandboxrun/sandboxrun/interp"
 )
 
@@ -26,8 +27,8 @@ func interpreters(p *Policy, h *Host) (*Policy, *interp.Found, error) {
 		Interpreters: items("files.interpreters", p.Interpreters.Show), Packages: items("files.packages", p.Interpreters.Packages),
 		Files: p.Files, Env: h.Env, Tree: h.Tree,
 	})
-	if bad := (*interp.Error)(nil); errors.As(err, &bad) {
-		return nil, nil, &Error{Code: bad.Code, Message: bad.Message, Hint: bad.Hint}
+	if bad := (*faults.Error)(nil); errors.As(err, &bad) {
+		return nil, nil, bad
 	}
 	if err != nil {
 		return nil, nil, fmt.Errorf("find interpreters: %w", err)

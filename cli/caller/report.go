@@ -13,13 +13,6 @@ import (
 	"github.com/sandboxrun/sandboxrun/spec"
 )
 
-// Exit statuses of the launcher. Every other status is the program's.
-const (
-	ExitRefused  = 1 // verify: the record is not good; doctor: the default policy cannot be enforced; explain: not inside
-	ExitLauncher = 125
-	ExitSignal   = 128 // plus the signal's number
-)
-
 // Describe gives the code, message and hint of an error.
 func Describe(err error) *result.Error {
 	var (
@@ -29,10 +22,10 @@ func Describe(err error) *result.Error {
 		pe *spec.PolicyError
 	)
 	if hint := diagnose.Scarce(err); hint != "" {
-		if errors.As(err, &ce) && ce.Code == diagnose.CodeLimitReached {
+		if errors.As(err, &ce) && ce.Code == fault.LimitReached {
 			hint = ce.Hint
 		}
-		return &result.Error{Code: diagnose.CodeLimitReached, Message: err.Error(), Hint: hint}
+		return &result.Error{Code: fault.LimitReached, Message: err.Error(), Hint: hint}
 	}
 	switch {
 	case errors.As(err, &ce):
@@ -44,11 +37,11 @@ func Describe(err error) *result.Error {
 	case errors.As(err, &pe):
 		return describePolicy(pe)
 	}
-	return &result.Error{Code: "failed", Message: err.Error()}
+	return &result.Error{Code: fault.Failed, Message: err.Error()}
 }
 
 func describePolicy(pe *spec.PolicyError) *result.Error {
-	s := &result.Error{Code: "policy_invalid", Message: pe.Error()}
+	s := &result.Error{Code: fault.PolicyInvalid, Message: pe.Error()}
 	for _, problem := range pe.Problems {
 		if problem.Hint != "" {
 			s.Hint = problem.Hint

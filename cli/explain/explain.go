@@ -152,7 +152,7 @@ func (x *Explainer) answers(list []Ask, asJSON bool) error {
 			return err
 		}
 		if !a.ok {
-			x.Status = caller.ExitRefused
+			x.Status = fault.ExitRefused
 		}
 		x.print(a)
 	}
@@ -168,7 +168,7 @@ func (x *Explainer) Each(list []Ask) ([]any, error) {
 			return nil, err
 		}
 		if !a.ok {
-			x.Status = caller.ExitRefused
+			x.Status = fault.ExitRefused
 		}
 		all = append(all, map[string]any{"kind": a.kind, "asked": one.name, "ok": a.ok, "is": a.is, "details": a.details})
 	}

@@ -242,7 +242,7 @@ func (n *session) inSandbox(id string, do func(b *served) (any, error)) (any, er
 		defer b.use.RUnlock()
 	}
 	if b == nil || b.gone {
-		return nil, fault.New("not_found", "it must have been made by create on this connection", "there is no sandbox %q", id)
+		return nil, fault.New(fault.NotFound, "it must have been made by create on this connection", "there is no sandbox %q", id)
 	}
 	return do(b)
 }

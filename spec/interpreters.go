@@ -6,12 +6,13 @@ import (
 	"slices"
 	"strings"
 
-	faults "github.com/sandboxrun/sandboxrun/fault"
+	"github.com/sandboxrun/sandboxrun/fault"
 	"github.com/sandboxrun/sandboxrun/interp"
+	"github.com/sandboxrun/sandboxrun/spec/policy"
 )
 
 // interpreters returns the policy with the grants that its interpreters and packages stand for.
-func interpreters(p *Policy, h *Host) (*Policy, *interp.Found, error) {
+func interpreters(p *policy.Policy, h *Host) (*policy.Policy, *interp.Found, error) {
 	items := func(key string, names []string) []interp.Item {
 		var list []interp.Item
 		for _, name := range names {
@@ -27,7 +28,7 @@ func interpreters(p *Policy, h *Host) (*Policy, *interp.Found, error) {
 		Interpreters: items("files.interpreters", p.Interpreters.Show), Packages: items("files.packages", p.Interpreters.Packages),
 		Files: p.Files, Env: h.Env, Tree: h.Tree,
 	})
-	if bad := (*faults.Error)(nil); errors.As(err, &bad) {
+	if bad := (*fault.Error)(nil); errors.As(err, &bad) {
 		return nil, nil, bad
 	}
 	if err != nil {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/sandboxrun/sandboxrun/fault"
 	"github.com/sandboxrun/sandboxrun/rootfs/hostfs"
 	"github.com/sandboxrun/sandboxrun/rootfs/pathname"
 )
@@ -68,7 +69,7 @@ func (h *Writables) First(links []pathname.Link) (pathname.Link, bool) {
 }
 
 // Redirected is the error for a path that goes through a link which a program may have made. From is where the policy names it.
-func Redirected(from, path string, l pathname.Link, real string) *Error {
+func Redirected(from, path string, l pathname.Link, real string) *fault.Error {
 	return Invalid(
 		fmt.Sprintf("a program may have made the link; if it leads where you want, name that path instead: %q", real),
 		"%s %q goes through the symbolic link %q (to %q), and the policy lets programs write there", from, path, l.At, l.Text)

@@ -2,7 +2,6 @@ package spec
 
 import (
 	"errors"
-	"fmt"
 	"io/fs"
 	"path"
 	"slices"
@@ -10,6 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/sandboxrun/sandboxrun/fault"
 	"github.com/sandboxrun/sandboxrun/rootfs"
 	"github.com/sandboxrun/sandboxrun/rootfs/hostfs"
 )
@@ -60,10 +60,7 @@ type Ground interface {
 	Trusted(near []Place) ([]Trusted, error)
 }
 
-const (
-	codeTrusted       = "grant_holds_trusted"
-	codeOutputGranted = "output_dir_granted" // as in container, which may find out later
-)
+const ()
 
 // guarded lists the trusted files in writable grants that the compiler shows read-only. CheckTrusted refuses those that no grant may
 // show.
@@ -120,7 +117,7 @@ func guardedIn(source string, g Ground) ([]rootfs.Grant, error) {
 }
 
 func groundError(what string, err error) error {
-	return &rootfs.Error{Code: codeTrusted, Message: fmt.Sprintf("find out where %q is: %v", what, err)}
+	return fault.New(fault.GrantHoldsTrusted, "", "find out where %q is: %v", what, err)
 }
 
 func places(list []Shown) []Place {
@@ -166,10 +163,7 @@ func inspect(v *rootfs.View, g Ground) (*inspection, error) {
 		}
 		list, err := g.Shown(m.Source)
 		if err != nil {
-			return nil, &rootfs.Error{
-				Code: "grant_missing", Message: fmt.Sprintf("%s: look at %q: %v", m.From, m.Source, err),
-				Hint: "did it change while the sandbox was made?",
-			}
+			return nil, fault.New(fault.GrantMissing, "did it change while the sandbox was made?", "%s: look at %q: %v", m.From, m.Source, err)
 		}
 		in.shown[i] = list
 		near = append(near, places(list)...)
@@ -249,10 +243,8 @@ func (in *inspection) judge(m *rootfs.Mount, s Shown, t *Trusted) error {
 	case t.Readable && m.Writable && (cover == nil || cover.Kind == rootfs.MountBind && cover.Writable):
 		return trustedError(m, t, "lets the program write", "grant it with files.read, or keep it elsewhere")
 	case t.Output && (m.Writable || cover == m):
-		return &rootfs.Error{
-			Code: codeOutputGranted, Message: fmt.Sprintf("%s %q is in what the program sees as %q", t.What, t.Path, m.Target),
-			Hint: "choose a directory that the program cannot see: outside of all that the policy grants",
-		}
+		return fault.New(fault.OutputDirGranted, "choose a directory that the program cannot see: outside of all that the policy grants",
+			"%s %q is in what the program sees as %q", t.What, t.Path, m.Target)
 	case !t.Readable && (m.Writable || cover == m):
 		return trustedError(m, t, "holds", trustedHint)
 	}
@@ -274,5 +266,5 @@ func trustedError(m *rootfs.Mount, t *Trusted, how, hint string) error {
 	if t.State && how == "holds" {
 		hint = "grant a directory of its own below it (mkdir work; cd work), or keep the state elsewhere: --root DIR"
 	}
-	return &rootfs.Error{Code: codeTrusted, Message: fmt.Sprintf("%s %q %s %s %q", m.From, m.Source, how, t.What, t.Path), Hint: hint}
+	return fault.New(fault.GrantHoldsTrusted, hint, "%s %q %s %s %q", m.From, m.Source, how, t.What, t.Path)
 }

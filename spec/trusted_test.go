@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/sandboxrun/sandboxrun/fault"
 	"github.com/sandboxrun/sandboxrun/rootfs"
 )
 
@@ -93,7 +94,7 @@ func TestCheckTrusted(t *testing.T) {
 		if got := errorText(err); (tt.want == "") != (err == nil) || !strings.Contains(got, tt.want) {
 			t.Errorf("%s: got %q, want %q", name, got, tt.want)
 		}
-		if e, ok := errors.AsType[*rootfs.Error](err); err != nil && (!ok || e.Code == "" || e.Hint == "") {
+		if e, ok := errors.AsType[*fault.Error](err); err != nil && (!ok || e.Code == "" || e.Hint == "") {
 			t.Errorf("%s: no code or hint: %v", name, err)
 		}
 	}

@@ -7,11 +7,11 @@ package compile
 import (
 	"cmp"
 	"errors"
-	"fmt"
 	"io/fs"
 	"maps"
 	"slices"
 
+	"github.com/sandboxrun/sandboxrun/fault"
 	"github.com/sandboxrun/sandboxrun/rootfs"
 	"github.com/sandboxrun/sandboxrun/rootfs/pathname"
 )
@@ -93,10 +93,7 @@ func (c *compiler) setWorkdir(v *rootfs.View) error {
 		why = "is not a directory in the sandbox"
 	}
 	if why != "" {
-		return &rootfs.Error{
-			Code: rootfs.CodeMissing, Message: fmt.Sprintf("%s %q %s", g.From, g.Path, why),
-			Hint: "create the directory on the host, or grant it, or choose another workdir",
-		}
+		return fault.New(fault.GrantMissing, "create the directory on the host, or grant it, or choose another workdir", "%s %q %s", g.From, g.Path, why)
 	}
 	v.Workdir = g.Path
 	return nil

@@ -19,7 +19,7 @@ import (
 
 	"github.com/sandboxrun/sandboxrun/cli/caller"
 	"github.com/sandboxrun/sandboxrun/cli/flags"
-	"github.com/sandboxrun/sandboxrun/cli/policy"
+	"github.com/sandboxrun/sandboxrun/cli/plan"
 	"github.com/sandboxrun/sandboxrun/cli/show"
 	"github.com/sandboxrun/sandboxrun/container/result"
 	"github.com/sandboxrun/sandboxrun/fault"
@@ -116,7 +116,7 @@ func (p *Commands) verifyOptions(c *cli.Context, path string) (record.Options, e
 		return o, fault.Usage(fmt.Sprintf("--head %q is no hash", o.Head), "64 hexadecimal digits, as verify shows them")
 	}
 	if name := c.String("policy"); name != "" {
-		policy, err := policy.Load(p.Caller, policy.Source{Name: name})
+		policy, err := plan.Load(p.Caller, plan.Source{Name: name})
 		if err != nil {
 			return o, err
 		}

@@ -16,7 +16,7 @@ import (
 	"github.com/sandboxrun/sandboxrun/cli/caller"
 	"github.com/sandboxrun/sandboxrun/cli/explain"
 	"github.com/sandboxrun/sandboxrun/cli/inspect"
-	"github.com/sandboxrun/sandboxrun/cli/policy"
+	"github.com/sandboxrun/sandboxrun/cli/plan"
 	"github.com/sandboxrun/sandboxrun/container"
 	"github.com/sandboxrun/sandboxrun/container/doctor"
 	"github.com/sandboxrun/sandboxrun/container/owner"
@@ -26,7 +26,7 @@ import (
 	"github.com/sandboxrun/sandboxrun/rootfs"
 	"github.com/sandboxrun/sandboxrun/rpc"
 	"github.com/sandboxrun/sandboxrun/spec"
-	specpolicy "github.com/sandboxrun/sandboxrun/spec/policy"
+	"github.com/sandboxrun/sandboxrun/spec/policy"
 )
 
 // session is what one client has.
@@ -125,18 +125,18 @@ type policyParams struct {
 }
 
 // source is the policy that the parameters name.
-func (q *policyParams) source() (policy.Source, error) {
-	var from policy.Source
+func (q *policyParams) source() (plan.Source, error) {
+	var from plan.Source
 	for _, g := range []struct {
 		name string
 		list []string
 	}{{"read", q.Read}, {"write", q.Write}, {"bind", q.Bind}, {"deny", q.Deny}, {"allow-host", q.AllowHost}} {
 		for _, v := range g.list {
-			from.Grants = append(from.Grants, specpolicy.Flag{Name: g.name, Value: v})
+			from.Grants = append(from.Grants, policy.Flag{Name: g.name, Value: v})
 		}
 	}
 	if q.Cwd != "" {
-		from.Grants = append(from.Grants, specpolicy.Flag{Name: "cwd", Value: q.Cwd})
+		from.Grants = append(from.Grants, policy.Flag{Name: "cwd", Value: q.Cwd})
 	}
 	switch {
 	case q.PolicyText != "" && len(q.Policy) > 0:
@@ -209,7 +209,7 @@ func (n *session) create(_ context.Context, r *rpc.Request) (any, error) {
 	n.creating.Lock()
 	defer n.creating.Unlock()
 	from.Trust = trust.Known{State: n.state, Record: o.Record}
-	sb, d, err := policy.NewSandbox(p, n.store, from, q.ID, o)
+	sb, d, err := plan.NewSandbox(p, n.store, from, q.ID, o)
 	if err != nil {
 		return nil, err
 	}
@@ -363,7 +363,7 @@ func (n *session) explain(_ context.Context, r *rpc.Request) (any, error) {
 	}
 	p, _ := n.collecting()
 	from.Trust = trust.Known{State: n.state}
-	d, err := policy.Decide(p, from)
+	d, err := plan.Decide(p, from)
 	if err != nil {
 		return nil, err
 	}

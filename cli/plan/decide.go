@@ -1,4 +1,4 @@
-package policy
+package plan
 
 import (
 	"github.com/sirupsen/logrus"

@@ -5,9 +5,6 @@ import (
 	"time"
 )
 
-// Codes of problems. The first group means that somebody tampered with the record, or that it is another record.
-const ()
-
 // Problem is a fault of a record, or a fault of the sandbox that the record reports.
 type Problem struct {
 	Code    string `json:"code"`

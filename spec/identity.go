@@ -19,9 +19,6 @@ const (
 	plainName = "sandbox"
 )
 
-// Codes of policies by which a program would be root to the host.
-const ()
-
 // identity has the user ids of the program: to the kernel, and as the program sees them.
 type identity struct {
 	uid, gid           int // in the sandbox's user namespace

@@ -60,8 +60,6 @@ type Ground interface {
 	Trusted(near []Place) ([]Trusted, error)
 }
 
-const ()
-
 // guarded lists the trusted files in writable grants that the compiler shows read-only. CheckTrusted refuses those that no grant may
 // show.
 func guarded(p *rootfs.Policy, h *Host) ([]rootfs.Grant, error) {

@@ -15,9 +15,6 @@ import (
 	"github.com/sandboxrun/sandboxrun/fault"
 )
 
-// Codes of a program that cannot be started. The command's exit status follows from them.
-const ()
-
 // maxRaces is how often a path is looked up again because of a rename.
 const maxRaces = 100
 

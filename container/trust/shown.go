@@ -9,9 +9,6 @@ import (
 	"github.com/sandboxrun/sandboxrun/fault"
 )
 
-// Codes of a directory that output cannot be written to, since it cannot be used, or the program could see it.
-const ()
-
 // Shown knows what of the host a sandbox shows.
 type Shown struct{ procfs.Shown }
 

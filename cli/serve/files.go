@@ -90,7 +90,7 @@ func (n *session) puts(b *served, named map[string]putValue) ([]container.Put, e
 			return nil, badParams("put %q: %v", name, err)
 		}
 		if int64(len(data)) > limit {
-			return nil, fault.New(transfer.CodeTooLarge, "allow more: max", "put %q: it is larger than %d bytes", name, limit)
+			return nil, fault.New(fault.FileTooLarge, "allow more: max", "put %q: it is larger than %d bytes", name, limit)
 		}
 		list = append(list, container.Put{Path: name, Data: data, Mode: fs.FileMode(v.Mode & 0o777)})
 	}

@@ -1,9 +1,9 @@
-// Package policy reads the policy that a command line or a request names, resolves it on this machine, and has a sandbox made of it.
+// Package plan reads the policy that a command line or a request names, resolves it on this machine, and has a sandbox made of it.
 // The commands that need no sandbox for that are here too: policy and spec.
 //
 // spec decides what a policy becomes, container makes the sandbox; here is only what depends on the caller: where policies are read,
 // and which directory can be the workspace when there is none.
-package policy
+package plan
 
 import (
 	"errors"

@@ -71,6 +71,7 @@ const (
 	SandboxOrphans       = "sandbox_orphans"
 	RecordUnusable       = "record_unusable"
 	LimitReached         = "limit_reached"
+	BeyondCeiling        = "beyond_ceiling"
 	OwnerGone            = "owner_gone"
 	NoTerminal           = "no_terminal"
 	DenyUnchecked        = "deny_unchecked"
@@ -224,8 +225,9 @@ func Table() []Entry {
 			[]string{LimitReached},
 			ExitLauncher,
 			"A limit of the caller is too low for the launcher: processes, open files, address space, or the size of files. The hint names " +
-				"the limit.",
+				"the limit. Or the clients of a server have as many sandboxes as **--sandboxes** says.",
 		},
+		{[]string{BeyondCeiling}, ExitLauncher, "A client's request goes beyond the policy of **serve --ceiling**. The message names each key and value."},
 		{
 			[]string{OwnerGone, NoTerminal, DenyUnchecked, StateUnusable, SandboxUnavailable, Failed},
 			ExitLauncher,

@@ -5,7 +5,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/sandboxrun/sandboxrun/fault"
 	"github.com/sandboxrun/sandboxrun/interp"
 	"github.com/sandboxrun/sandboxrun/spec/policy"
 )
@@ -27,9 +26,6 @@ func interpreters(p *policy.Policy, h *Host) (*policy.Policy, *interp.Found, err
 		Interpreters: items("files.interpreters", p.Interpreters.Show), Packages: items("files.packages", p.Interpreters.Packages),
 		Files: p.Files, Env: h.Env, Tree: h.Tree,
 	})
-	if bad := (*fault.Error)(nil); errors.As(err, &bad) {
-		return nil, nil, bad
-	}
 	if err != nil {
 		return nil, nil, err
 	}

@@ -49,7 +49,7 @@ func (s *Shown) Refuse(dir *os.File, what, name string) error {
 		return fault.New(fault.OutputDirGranted, hint, "%s %q is in the state directory", what, name)
 	}
 	for _, m := range s.There {
-		if p.Within(m.Place) {
+		if p.Within(m.Location) {
 			return fault.New(fault.OutputDirGranted, hint, "%s %q is in what the program sees as %q", what, name, m.Target)
 		}
 	}

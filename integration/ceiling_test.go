@@ -3,6 +3,7 @@ package integration
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"runtime"
 	"strings"
 	"testing"
@@ -93,9 +94,7 @@ type hostileRequest struct {
 func (b *box) hostileRequests(work, secret string) []hostileRequest {
 	with := func(more object) object {
 		p := object{"version": 1, "workspace": object{"source": "tmpfs", "path": "/w"}}
-		for k, v := range more {
-			p[k] = v
-		}
+		maps.Copy(p, more)
 		return object{"policy": p}
 	}
 	of := func(more object) object {

@@ -131,7 +131,7 @@ func (f *fakeTree) Lstat(p string) (Info, error) {
 	if err != nil {
 		return Info{}, err
 	}
-	return Info{Mode: n.mode, UID: n.uid, GID: n.gid, Dev: 1, Ino: n.ino, Nlink: 1 + n.more}, nil
+	return Info{Mode: n.mode, UID: n.uid, GID: n.gid, Dev: 1, Ino: n.ino, Nlink: 1 + n.more, Modified: int64(n.ino)}, nil
 }
 
 func (f *fakeTree) Readlink(p string) (string, error) {

@@ -150,7 +150,7 @@ func (s *surveyor) packages(p string) (d datum, ok bool) {
 	in, err := SomeNames(s.tree, p, 1)
 	switch {
 	case d.dir && err == nil && len(in) == 0:
-		d.copy = []Entry{{Path: p, Kind: EntryDir, Mode: 0o755}}
+		d.copy = []Entry{{Path: p, Kind: EntryDir, Mode: 0o755, Modified: info.Modified}}
 	case !d.dir && info.Size <= maxCopyBytes:
 		d.copy = s.copied(d, listed{p, info})
 	}
@@ -170,11 +170,11 @@ func (s *surveyor) copied(d datum, files ...listed) []Entry {
 	}
 	var entries []Entry
 	for _, f := range files {
-		e := Entry{Path: f.Name, Kind: EntryDir, Mode: 0o755}
+		e := Entry{Path: f.Name, Kind: EntryDir, Mode: 0o755, Modified: f.Modified}
 		var err error
 		switch {
 		case f.Mode&fs.ModeSymlink != 0:
-			e.Kind, e.Mode = EntrySymlink, 0
+			e.Kind, e.Mode, e.Modified = EntrySymlink, 0, 0
 			e.Content, err = s.tree.Readlink(f.Name)
 		case !f.Mode.IsDir():
 			var data []byte

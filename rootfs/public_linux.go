@@ -125,6 +125,7 @@ func lstat(p string) (Info, error) {
 	return Info{
 		Mode: fileMode(st.Mode), UID: int(st.Uid), GID: int(st.Gid), Size: st.Size,
 		Dev: st.Dev, Ino: st.Ino, Nlink: uint64(st.Nlink), //nolint:unconvert // Nlink is 32 bits wide on arm64
+		Modified: st.Mtim.Nano(),
 	}, nil
 }
 

@@ -144,6 +144,27 @@ func TestProgramDataWithPolicies(t *testing.T) {
 	}
 }
 
+// TestCopiesKeepTimes: what has a copy in the sandbox's own root has there the time that it has on the host, and nothing else has one.
+func TestCopiesKeepTimes(t *testing.T) {
+	tree := host(t, append(slices.Clone(installed), "f /etc/services", "f /etc/ssl/openssl.cnf")...)
+	tree.content = true
+	var copies []string
+	for _, e := range compileOK(t, tree, "base system").Entries {
+		if e.Modified == 0 {
+			continue
+		}
+		copies = append(copies, e.Path)
+		if e.Modified != int64(tree.nodes[e.Path].ino) { // what Lstat of this tree gives
+			t.Errorf("%s has the time %d", e.Path, e.Modified)
+		}
+	}
+	same(t, "copies", copies, []string{
+		"/etc/services", "/etc/ssl/openssl.cnf", "/etc/texmf", "/etc/texmf/texmf.cnf", "/etc/texmf/web2c", "/etc/texmf/web2c/a",
+		"/var/cache/texmf", "/var/cache/texmf/x", "/var/lib/dpkg/status", "/var/lib/dpkg/updates", "/var/lib/ghc", "/var/lib/ghc/package.cache",
+		"/var/lib/texmf", "/var/lib/texmf/ls-R", "/var/lib/texmf/web2c",
+	})
+}
+
 // TestList compares the quick look at directories with the slow one, on real files.
 func TestList(t *testing.T) {
 	dir := t.TempDir()

@@ -26,9 +26,9 @@ var packageData = []string{ //nolint:gochecknoglobals // a table
 }
 
 // neverShown are names that the rule never shows: who may log in, keys, where packages come from (an address may have a password
-// in it), what identifies the host, and directories to which any package or administrator adds. Patterns are path.Match's. What has other modes than data for everybody is left out anyway.
+// in it), and what identifies the host. Patterns are path.Match's. What has other modes than data for everybody is left out anyway.
 var neverShown = []string{ //nolint:gochecknoglobals // a table
-	"*.d", "NetworkManager", "alternatives", "amazon", "apt", "cloud*", "containers", "cron*", "dbus*", "dhcp*", "dnf", "docker*", "dpkg",
+	"NetworkManager", "alternatives", "amazon", "apt", "cloud*", "containers", "cron*", "dbus*", "dhcp*", "dnf", "docker*", "dpkg",
 	"kernel", "kubernetes", "libvirt", "mail*", "misc", "netplan", "pacman*", "pam*", "pki", "polkit*", "ppp", "private", "rpm", "samba",
 	"security", "ssh*", "ssl", "sudo*", "systemd*", "udev", "wireguard", "yum*", "zypp*",
 }
@@ -223,16 +223,19 @@ func holdsKey(name string) bool {
 // judge says why the directory p is not shown, or "" if it is.
 func (s *surveyor) judge(p string, info Info) (datum, string) {
 	name, d := path.Base(p), datum{path: p, dir: true}
+	program, parts := strings.CutSuffix(name, ".d") // packages and administrators add files to it
 	switch {
 	case !info.Mode.IsDir():
 		return d, shown(p) + " is not a directory"
 	case openToAll(info) != "":
 		return d, shown(p) + " " + openToAll(info)
-	case s.program(name) == "":
-		return d, "no program of that name is installed: neither /usr/share/" + shown(name) + " nor /usr/lib/" + shown(name) + " is there"
-	case slices.ContainsFunc(neverShown, func(pattern string) bool { ok, _ := path.Match(pattern, name); return ok }):
-		return d, shown(name) + " is one of the names of logins, keys, package sources and host identity, which are never shown"
-	case s.isService(name):
+	case s.program(program) == "":
+		return d, "no program of that name is installed: neither /usr/share/" + shown(program) + " nor /usr/lib/" + shown(program) + " is there"
+	case parts && !s.isCommand(program):
+		return d, shown(name) + " is a directory to which other packages add, and /usr/bin/" + shown(program) + " is not there"
+	case slices.ContainsFunc(neverShown, func(pattern string) bool { ok, _ := path.Match(pattern, program); return ok }):
+		return d, shown(program) + " is one of the names of logins, keys, package sources and host identity, which are never shown"
+	case s.isService(program):
 		return d, shown(name) + " is a service, and " + shown(p) + " its own"
 	case slices.ContainsFunc(s.mountPoints, func(mp string) bool { return within(mp, p) }):
 		return d, shown(p) + " has a mount of the host's in it"
@@ -256,6 +259,13 @@ func (s *surveyor) program(name string) string {
 		}
 	}
 	return ""
+}
+
+// isCommand reports whether a user's program of that name is installed: /etc/chromium.d is a part of Chromium's settings, but /etc/init.d and
+// /etc/grub.d are the host's.
+func (s *surveyor) isCommand(name string) bool {
+	_, err := s.tree.Lstat("/usr/bin/" + name)
+	return err == nil
 }
 
 // isService reports whether the host has a service of that name.

@@ -19,6 +19,7 @@ import (
 	"github.com/sandboxrun/sandboxrun/forkexec"
 	"github.com/sandboxrun/sandboxrun/rootfs"
 	"github.com/sandboxrun/sandboxrun/spec"
+	"github.com/sandboxrun/sandboxrun/spec/policy"
 )
 
 // hold prepares all that holds the sandbox's limits, before the first program, and says what has been read back.
@@ -159,7 +160,7 @@ func reachGroups(groups []forkexec.Group) error {
 // effective are the limits of one exec, which may ask for less than its sandbox has, and what holds those that no control
 // group does.
 type effective struct {
-	spec.Limits
+	policy.Limits
 	// cpuFollows is whether the policy says nothing of CPU time: then the program may set any limit of its own, as outside. The
 	// watcher ends it all the same, and so does the wall clock.
 	cpuFollows  bool
@@ -171,11 +172,8 @@ type effective struct {
 func (sb *Sandbox) effective(req Request) effective {
 	e := &sb.state.Launch
 	l := effective{Limits: e.Limits, cpuFollows: e.CPUFollowsWall}
-	if req.Timeout > 0 {
-		l.Wall = req.Timeout
-		if e.CPUFollowsWall {
-			l.CPU = spec.CPUTime(req.Timeout)
-		}
+	if lower(int64(l.Wall), int64(req.Timeout)) != int64(l.Wall) {
+		l.within(req.Timeout)
 	}
 	l.Memory, l.Pids = lower(l.Memory, req.Memory), lower(l.Pids, req.Pids)
 	l.watchMemory = l.Memory > 0 && !e.Held.has(forkexec.GroupMemory)
@@ -185,6 +183,14 @@ func (sb *Sandbox) effective(req Request) effective {
 		l.watchPids = !l.nproc
 	}
 	return l
+}
+
+// within gives it another time on the clock.
+func (l *effective) within(wall time.Duration) {
+	l.Wall = wall
+	if l.cpuFollows {
+		l.CPU = spec.CPUTime(wall)
+	}
 }
 
 // watchDisk begins to look at what the sandbox may write, and at what its programs hold of that.

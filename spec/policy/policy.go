@@ -38,7 +38,12 @@ type Policy struct {
 	Views        map[string]View // by name
 	// Places has the place of each string of a list or table, such as "task.toml:12:9" for "env.allow LC_*". See Place.
 	Places map[string]string
+
+	Said map[string]bool // the keys that a file or an option has: see Says
 }
+
+// Says reports whether a file of the policy has a key, such as "limits.wall". Else its value is the default.
+func (p *Policy) Says(key string) bool { return p.Said[key] }
 
 // Place is the place of an item of a list or table, such as "env.allow". It is empty if no file has the item. Grants, binds and ports
 // have a From instead.

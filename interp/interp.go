@@ -6,7 +6,7 @@
 // pyvenv.cfg, and the place of the standard library above the program. It believes no file that a program of the policy may have
 // written: such an environment shows nothing beyond what the policy's grants show.
 //
-// It reads the host through rootfs.Tree, and imports only package rootfs.
+// It reads the host through hostfs.Tree, and imports of ours rootfs, hostfs, pathname and fault.
 package interp
 
 import (
@@ -17,7 +17,6 @@ import (
 
 	"github.com/sandboxrun/sandboxrun/fault"
 	"github.com/sandboxrun/sandboxrun/rootfs"
-	"github.com/sandboxrun/sandboxrun/rootfs/compile"
 	"github.com/sandboxrun/sandboxrun/rootfs/hostfs"
 )
 
@@ -56,16 +55,15 @@ type finder struct {
 	named    []*python
 }
 
-// Find looks the interpreters and packages up. The error is a *fault.Error, or of reading.
+// Find looks the interpreters and packages up. The error is a *fault.Error.
 func Find(r Request) (*Found, error) {
 	if len(r.Interpreters) == 0 {
 		if len(r.Packages) > 0 {
-			return nil, fault.New(fault.PolicyInvalid, `name one: files.interpreters = ["python3"]`,
-				"%s %q: no interpreter is named that could have it", r.Packages[0].From, r.Packages[0].Name)
+			return nil, fault.New(fault.PolicyInvalid, `name one: files.interpreters = ["python3"]`, "%s %q: no interpreter is named that could have it", r.Packages[0].From, r.Packages[0].Name)
 		}
 		return &Found{}, nil
 	}
-	f := &finder{Request: r, host: host{tree: r.Tree, made: compile.Held(r.Tree, r.Files)}, re: newPatterns(), sites: map[string]bool{}}
+	f := &finder{Request: r, host: host{tree: r.Tree, made: rootfs.Held(r.Tree, r.Files)}, re: newPatterns(), sites: map[string]bool{}}
 	if err := f.addAll(); err != nil {
 		return nil, err
 	}
@@ -286,8 +284,7 @@ func (f *finder) addOther(p program) error {
 	hops := f.hops(p.path)
 	last := hops[len(hops)-1]
 	if name := path.Base(last); name != "node" && name != "nodejs" && name != "java" {
-		return fault.New(fault.PolicyInvalid, "name the program that the installation has",
-			"%s %q leads to %q, which is not the program of an installation", p.From, p.path, last)
+		return fault.New(fault.PolicyInvalid, "name the program that the installation has", "%s %q leads to %q, which is not the program of an installation", p.From, p.path, last)
 	}
 	prefix := path.Dir(path.Dir(last))
 	installed := path.Base(path.Dir(last)) == "bin" && !system(prefix)

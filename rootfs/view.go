@@ -82,7 +82,7 @@ type View struct {
 	Writable []string `json:"-"` // host paths that the policy lets programs write, also where another mount covers them
 }
 
-// Invalid is the error of a policy that this machine cannot carry out.
+// Invalid is an error with the code "policy_invalid".
 func Invalid(hint, format string, args ...any) *fault.Error {
 	return fault.New(fault.PolicyInvalid, hint, format, args...)
 }

@@ -118,7 +118,7 @@ func (x *servedExec) end() {
 	defer x.mu.Unlock()
 	x.ending = true
 	if x.running != nil {
-		_ = x.running.Kill() // it may have ended
+		_ = x.running.Cancel() // it may have ended
 	}
 }
 
@@ -127,7 +127,7 @@ func (x *servedExec) runs(r *container.Running) {
 	defer x.mu.Unlock()
 	x.running = r
 	if r != nil && x.ending {
-		_ = r.Kill()
+		_ = r.Cancel()
 	}
 	close(x.known)
 }
@@ -187,6 +187,7 @@ func (n *session) execRequest(b *served, x *servedExec, r *rpc.Request) (contain
 	if req.Put, err = n.puts(b, q.Put); err != nil {
 		return req, err
 	}
+	req.CollectMax = maxAnswer
 	req.Collect, err = n.collects(q.Collect)
 	return req, err
 }

@@ -1,7 +1,7 @@
 // Package compile turns the files of a policy into the view that the program gets. Compile is a list of steps over one state, the
 // compiler; each step has a file. It looks at the host through hostfs.Tree alone, so that tests can make hosts up, and changes nothing.
 //
-// It imports of ours rootfs, hostfs, pathname and survey.
+// It imports of ours rootfs, hostfs, pathname, survey and fault.
 package compile
 
 import (

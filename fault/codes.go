@@ -71,6 +71,7 @@ const (
 	SandboxOrphans       = "sandbox_orphans"
 	RecordUnusable       = "record_unusable"
 	LimitReached         = "limit_reached"
+	BeyondCeiling        = "beyond_ceiling"
 	OwnerGone            = "owner_gone"
 	NoTerminal           = "no_terminal"
 	DenyUnchecked        = "deny_unchecked"
@@ -223,8 +224,13 @@ func Table() []Entry {
 		{
 			[]string{LimitReached},
 			ExitLauncher,
-			"A limit of the caller is too low for the launcher: processes, open files, address space, or the size of files. The hint names " +
-				"the limit.",
+			"A limit of the caller is too low for the launcher: processes, open files, address space, or the size of files. The hint names the " +
+				"limit. Or the clients of a server have as many sandboxes as **--sandboxes** says.",
+		},
+		{
+			[]string{BeyondCeiling},
+			ExitLauncher,
+			"Of **serve --ceiling**: a client asks for more than the ceiling allows. The message names each key and value.",
 		},
 		{
 			[]string{OwnerGone, NoTerminal, DenyUnchecked, StateUnusable, SandboxUnavailable, Failed},

@@ -12,7 +12,6 @@ import (
 	"io/fs"
 	"path/filepath"
 
-	"github.com/sandboxrun/sandboxrun/ceiling"
 	"github.com/sandboxrun/sandboxrun/cli/caller"
 	"github.com/sandboxrun/sandboxrun/cli/flags"
 	"github.com/sandboxrun/sandboxrun/fault"
@@ -70,7 +69,7 @@ func distrust(in *policy.Input, from Source, name string) error {
 	}
 	in.Env, in.Home, in.ReadFile = nil, "", nil
 	if _, preset := policy.Preset(name); from.Inline == nil && !preset {
-		return fault.New(ceiling.Code, "sandboxrun policy presets; or send the policy itself", "policy %q is no preset", name)
+		return fault.New(fault.BeyondCeiling, "sandboxrun policy presets; or send the policy itself", "policy %q is no preset", name)
 	}
 	return nil
 }

@@ -28,7 +28,7 @@ func (s *server) ofHost(what string, asked bool, instead string) error {
 	if s.ceiling == nil || !asked {
 		return nil
 	}
-	return fault.New(ceiling.Code, instead, "%s: this server has a ceiling, and its clients have nothing of the host but what their policies may show", what)
+	return fault.New(fault.BeyondCeiling, instead, "%s: this server has a ceiling, and its clients have nothing of the host but what their policies may show", what)
 }
 
 // take gives a client one of the server's sandboxes. drop gives it back.

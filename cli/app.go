@@ -36,6 +36,7 @@ type program struct {
 	result        resultTo
 	staysInPlace  bool        // the program starts in the caller's directory, if the view has it
 	grants        []spec.Flag // additions of the command line to the policy
+	asView        string      // of the policy, whose files are to be seen as the sandbox's
 	inline        []byte      // a policy that is not a file
 	warned        *[]string   // if set, warnings go here instead of to standard error
 	made          *spec.Plan  // the plan of the last sandbox

@@ -3,6 +3,7 @@ package cli
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/urfave/cli/v2"
@@ -19,12 +20,11 @@ func (p *program) execCommand() *cli.Command {
 		Description: "The program sees the files that earlier execs left, and none of their processes. All its processes end with it.\n" +
 			"Its standard input is empty without --stdin and --tty.",
 		Flags: append(
-			append(execFlags(), carryFlags()...),
+			slices.Concat(execFlags(), carryFlags(), p.viewFlags()),
 			&cli.StringFlag{Name: "cwd", Aliases: []string{"C"}, Usage: "start in `DIR` inside, relative to the policy's working directory (default: that directory)"},
 			&cli.BoolFlag{Name: "stdin", Aliases: []string{"i"}, Usage: "pass standard input on to the program"},
 			&cli.BoolFlag{Name: "detach", Aliases: []string{"d"}, Usage: "print the exec's name when the program has started, and leave it running"},
 			&cli.BoolFlag{Name: "translate", Hidden: true},
-			&cli.StringSliceFlag{Name: "read", Hidden: true},
 		),
 		Action: func(c *cli.Context) error {
 			p.jsonResult = c.Bool("json")
@@ -62,6 +62,9 @@ func (p *program) exec(c *cli.Context) error {
 		return err
 	}
 	req.Dir = c.String("cwd")
+	if req.View, err = p.viewOf(c.String("view"), p.grants); err != nil {
+		return err
+	}
 	if ended != nil {
 		return p.conclude(ended, req)
 	}

@@ -66,6 +66,7 @@ func (p *program) explainCommand() *cli.Command {
 			option("host", askHost, "explain `HOST:PORT`"),
 			option("env", askEnv, "explain the variable `NAME`"),
 			option("exe", askExe, "explain the program `NAME`: where the PATH inside finds it, and which interpreter and library is missing"),
+			&cli.StringFlag{Name: "view", Usage: "explain what an exec with --view `NAME` sees"},
 			&cli.StringFlag{Name: "html", Usage: "write the whole view to `FILE` as one HTML page"},
 		}, p.grantFlags()...),
 		Action: func(c *cli.Context) error { return p.explain(c, asks) },
@@ -91,6 +92,7 @@ func (p *program) explain(c *cli.Context, asks *[]ask) error {
 	if c.IsSet("html") && (c.String("html") == "" || len(list) > 0 || c.Bool("json")) {
 		return &usage{"--html goes with no argument and without --json", "sandboxrun explain --html view.html"}
 	}
+	p.asView = c.String("view")
 	d, err := p.decide(c.String("policy"), true, nil, p.trust(c))
 	if err != nil {
 		return err

@@ -113,6 +113,14 @@ func (p *program) decide(name string, workspace bool, env map[string]string, t t
 	if d.policy, err = p.loadPolicy(name, workspace); err != nil {
 		return d, err
 	}
+	if p.asView != "" {
+		kept := spec.Kept{Views: d.policy.Views}
+		v, err := kept.Named(p.asView, spec.View{})
+		if err != nil {
+			return d, err
+		}
+		d.policy.Files = v.With(d.policy.Files)
+	}
 	if d.host, err = container.Probe(d.policy.Limits); err != nil {
 		return d, err
 	}

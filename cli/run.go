@@ -28,7 +28,7 @@ func execFlags() []cli.Flag {
 		&cli.BoolFlag{Name: "tty", Aliases: []string{"t"}, Usage: "give the program its own terminal"},
 		resultFlag(),
 		&cli.StringFlag{Name: "output-dir", Usage: "also write the program's whole output to the new files stdout and stderr in `DIR`"},
-		&cli.StringFlag{Name: "view", Hidden: true},
+		&cli.StringFlag{Name: "view", Usage: "show the program what [views.`NAME`] of the policy says, and hide what that denies"},
 	}
 }
 
@@ -47,6 +47,33 @@ func (p *program) grantFlags() []cli.Flag {
 		flags = append(flags, &cli.GenericFlag{Name: name, Value: &grantFlag{name, &p.grants}, Usage: usage[name]})
 	}
 	return flags
+}
+
+// viewFlags are the flags of exec for what this exec alone sees.
+func (p *program) viewFlags() []cli.Flag {
+	usage := map[string]string{
+		"read": "show `PATH` to this program alone, read-only; can be repeated",
+		"bind": "show SOURCE at TARGET to this program alone, read-only: `SOURCE:TARGET`; can be repeated",
+		"deny": "hide `PATH` from this program alone; can be repeated",
+	}
+	var flags []cli.Flag
+	for _, name := range []string{"read", "bind", "deny"} {
+		flags = append(flags, &cli.GenericFlag{Name: name, Value: &grantFlag{name, &p.grants}, Usage: usage[name]})
+	}
+	return flags
+}
+
+// viewOf reads the flags of an exec about what it alone sees.
+func (p *program) viewOf(name string, flags []spec.Flag) (v container.View, err error) {
+	v.Name = name
+	if len(flags) == 0 {
+		return v, nil
+	}
+	if p.cwdErr != nil {
+		return v, &usage{"the current directory no longer exists, so --" + flags[0].Name + " has nothing to be relative to", "change to another directory"}
+	}
+	v.View, err = spec.ViewOf(spec.Input{Cwd: p.cwd, Home: p.env["HOME"], Env: p.env, Flags: flags})
+	return v, err
 }
 
 // grantFlag adds to the policy each time that it occurs.
@@ -72,11 +99,11 @@ func (f *grantFlag) String() string {
 }
 
 // later are flags of the command line's contract that this version does not support. They are refused, never ignored.
-func later() []string { return []string{"view", "translate", "read"} }
+func later() []string { return []string{"translate"} }
 
 func refuseLater(c *cli.Context) error {
 	for _, name := range later() {
-		if c.IsSet(name) && (name != "read" || c.Command.Name == "exec") {
+		if c.IsSet(name) {
 			return &usage{fmt.Sprintf("--%s is not supported yet", name), "leave it out"}
 		}
 	}
@@ -109,6 +136,7 @@ func (p *program) run(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
+	req.View.Name = c.String("view")
 	if !p.jsonResult {
 		req.Stdin = p.in
 		if isTerminal(p.in) && isTerminal(p.out.f) {

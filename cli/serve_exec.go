@@ -33,6 +33,10 @@ type execParams struct {
 	Fresh   []string            `json:"fresh"`
 	Collect []collectValue      `json:"collect"`
 	Answer  bool                `json:"answer"`
+	View    string              `json:"view"`
+	Read    []string            `json:"read"`
+	Bind    []string            `json:"bind"`
+	Deny    []string            `json:"deny"`
 	OnLimit string              `json:"on_output_limit"`
 
 	Stdin       *string `json:"stdin"`        // all of it
@@ -183,6 +187,9 @@ func (n *session) execRequest(b *served, x *servedExec, r *rpc.Request) (contain
 		return req, err
 	}
 	var err error
+	if req.View, err = n.viewOf(q.View, flagsOf(map[string][]string{"read": q.Read, "bind": q.Bind, "deny": q.Deny})); err != nil {
+		return req, err
+	}
 	if req.Put, err = n.puts(b, q.Put); err != nil {
 		return req, err
 	}

@@ -8,8 +8,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 
@@ -118,18 +120,22 @@ type policyParams struct {
 	Cwd        string          `json:"cwd"`
 }
 
+// flagsOf are lists of values as if they had been flags of a command line, in the order of their names.
+func flagsOf(lists map[string][]string) []spec.Flag {
+	var flags []spec.Flag
+	for _, name := range slices.Sorted(maps.Keys(lists)) {
+		for _, v := range lists[name] {
+			flags = append(flags, spec.Flag{Name: name, Value: v})
+		}
+	}
+	return flags
+}
+
 // with is a program that has read these as if they had been its command line.
 func (q *policyParams) with(p *program, warned *[]string) (*program, string, error) {
 	one := *p
 	one.warned, one.grants, one.inline = warned, nil, nil
-	for _, g := range []struct {
-		name string
-		list []string
-	}{{"read", q.Read}, {"write", q.Write}, {"bind", q.Bind}, {"deny", q.Deny}, {"allow-host", q.AllowHost}} {
-		for _, v := range g.list {
-			one.grants = append(one.grants, spec.Flag{Name: g.name, Value: v})
-		}
-	}
+	one.grants = flagsOf(map[string][]string{"read": q.Read, "write": q.Write, "bind": q.Bind, "deny": q.Deny, "allow-host": q.AllowHost})
 	if q.Cwd != "" {
 		one.grants = append(one.grants, spec.Flag{Name: "cwd", Value: q.Cwd})
 	}

@@ -18,7 +18,7 @@ import (
 // This file decides the command of an exec, and says whose fault it was that one could not be started.
 
 // command decides the whole exec.
-func (sb *Sandbox) command(req Request, in lookup.Root) (forkexec.Command, error) {
+func (sb *Sandbox) command(req Request, in lookup.Root, x *spec.Extra) (forkexec.Command, error) {
 	e := &sb.state.Launch
 	if len(req.Args) == 0 {
 		return forkexec.Command{}, fail(lookup.CodeNotFound, "", "there is no command")
@@ -30,8 +30,11 @@ func (sb *Sandbox) command(req Request, in lookup.Root) (forkexec.Command, error
 			dir = path.Clean(req.Dir)
 		}
 	}
-	program, put := putsProgram(req, req.Args[0], dir)
-	if !put {
+	program, known := putsProgram(req, req.Args[0], dir)
+	if !known {
+		program, known = viewsProgram(x, req.Args[0], dir, variable(req.env, "PATH"))
+	}
+	if !known {
 		var err error
 		if program, err = in.Find(req.Args[0], dir, variable(req.env, "PATH")); err != nil {
 			return forkexec.Command{}, err
@@ -60,7 +63,7 @@ func (sb *Sandbox) decodeFilter(data []byte) ([]unix.SockFilter, error) {
 // paths (package deny), and a program that makes and removes such a path all the time must not keep others from starting.
 func lostRace(err error) bool {
 	var step *forkexec.StepError
-	return errors.As(err, &step) && step.Step == forkexec.StepMount &&
+	return errors.As(err, &step) && (step.Step == forkexec.StepMount || step.Step == forkexec.StepShow) &&
 		(step.Err == unix.ENOENT || step.Err == unix.ENOTDIR || step.Err == unix.ELOOP)
 }
 
@@ -109,6 +112,8 @@ func (sb *Sandbox) explain(err error, req Request) error {
 		return fail("no_terminal", "", "open a terminal in sandbox %q: %w", sb.state.ID, step.Err)
 	case step.Step == forkexec.StepPut:
 		return putFailed(step)
+	case step.Step == forkexec.StepShow || step.Step == forkexec.StepShown:
+		return sb.notShown(step)
 	case step.Step == forkexec.StepDir:
 		return fail(lookup.CodeCwd, "it must be a directory that the policy shows", "working directory %s: %w", step.Detail, step.Err)
 	}

@@ -100,7 +100,11 @@ func (sb *Sandbox) begin(req Request) (_ *Running, err error) {
 		return nil, err
 	}
 	r := &Running{sb: sb, started: started, limits: sb.effective(req), redactor: req.redactor, args: req.Args}
-	cmd, err := sb.command(req, in)
+	x, err := sb.extra(req)
+	if err != nil {
+		return nil, r.refused(err)
+	}
+	cmd, err := sb.command(req, in, x)
 	r.cwd = cmd.Dir
 	if err != nil {
 		return nil, r.refused(err)
@@ -134,6 +138,10 @@ func (sb *Sandbox) begin(req Request) (_ *Running, err error) {
 	if err = r.carry(req, &cmd, in); err != nil {
 		return nil, err
 	}
+	if err = r.show(x, &cmd, in); err != nil {
+		return nil, err
+	}
+	defer cmd.Extra.Close()
 	r.detached = req.detached
 	if err := r.launch(req, &cmd); err != nil {
 		return nil, err

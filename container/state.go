@@ -133,7 +133,11 @@ type Sandbox struct {
 
 	sealed *os.File // while it is created: what process 1 is to hold of it
 	filter []byte   // the compiled seccomp filter
-	asking []byte   // the same, but it asks for modes; see package setgroup
+	// The policy, and its files, to decide what one exec sees besides; kept is decoded when it is needed.
+	kept        *spec.Kept
+	keptData    []byte
+	policyPaths []string
+	asking      []byte // the same, but it asks for modes; see package setgroup
 
 	writable []string // while it is created: see forkexec.Sealed
 

@@ -278,6 +278,8 @@ static int init(void *arg)
 		const struct fx_mount *m = &x->mounts[i];
 		TRY(FX_MOUNT, i, m->flags & FX_FRESH ? fx_mount_fresh(m) : mount(m->source, m->target, m->fstype, m->flags, m->data));
 	}
+	size_t failed = 0;
+	TRY(FX_SHOW, failed, fx_show_view(x, &failed));
 	if (x->keep_view)
 		TRY(FX_VIEW, 0, fx_keep_view(x));
 	if (x->tty)

@@ -40,7 +40,7 @@ type Identity struct {
 // Request is all that Compile looks at.
 type Request struct {
 	Policy   Policy
-	Tree     Tree
+	Tree     Tree `json:"-"`
 	User     Identity
 	Hostname string
 	// ResolvConf is the content of /etc/resolv.conf inside.

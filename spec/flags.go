@@ -44,6 +44,24 @@ func (l *loader) flag(f Flag) {
 	}
 }
 
+// ViewOf reads the flags read, bind and deny of one exec.
+func ViewOf(in Input) (View, error) {
+	in.Name, in.Data = "the exec", []byte(`{"version": 1}`)
+	p, err := Load(in)
+	if err != nil {
+		return View{}, err
+	}
+	for _, b := range p.Files.Binds {
+		if b.Writable {
+			return View{}, &Error{
+				Code: "policy_invalid", Message: fmt.Sprintf("%s %q: what one exec alone sees is read-only", b.From, b.Target),
+				Hint: "leave :rw out, or grant it to the whole sandbox",
+			}
+		}
+	}
+	return View{p.Files.Read, p.Files.Binds, p.Files.Deny}, nil
+}
+
 func flagText(f Flag) (string, error) {
 	value := quoteJSON(f.Value)
 	switch f.Name {

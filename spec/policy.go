@@ -99,8 +99,9 @@ type Processes struct {
 	Steps   int64          // step budget of the guard; 0 means none
 }
 
-// View has the additional files of the execs that ask for this view.
+// View is what one exec sees besides what every exec of its sandbox sees, read-only, or does not see. Other execs have nothing of it.
 type View struct {
 	Read  []rootfs.Grant
 	Binds []rootfs.Bind
+	Deny  []rootfs.Grant
 }

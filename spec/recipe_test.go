@@ -74,6 +74,7 @@ var keyExamples = map[string]struct{ rest, one, other string }{
 	"limits.nofile":     {"", "", "[limits]\nnofile = 64"},
 	"limits.output":     {"", "", "[limits]\noutput = '1M'"},
 	"processes.execute": {"", "[processes]\nexecute = []", "[processes]\nexecute = ['/etc/services']"},
+	"views":             {"", "[views.judge]\nread = ['/home/ada/work']", "[views.judge]\ndeny = ['/home/ada/work']"},
 	"processes.spawn":   {"", "[processes]\nspawn = true", "[processes]\nspawn = false"},
 }
 
@@ -102,7 +103,7 @@ func TestEveryKeyDecides(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return string(data) + fmt.Sprint(plan.Checks)
+		return string(data) + fmt.Sprint(plan.Checks, plan.Kept.Views)
 	}
 	known := map[string]bool{}
 	for _, k := range names {

@@ -38,14 +38,15 @@ func Resolve(p *Policy, h *Host) (*Plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	plan.View, err = compileView(rootfs.Request{
+	req := rootfs.Request{
 		Policy: p.Files, Tree: h.Tree, Hostname: hostname, ResolvConf: resolvConf(&p.Network, h.Resolv),
 		TmpfsSize: tmpfsSize(p.Limits.Memory), Guarded: guards,
 		User: rootfs.Identity{
 			UID: ids.shownUID, GID: ids.shownGID, Name: ids.name, Group: ids.group, Home: home, Privileged: h.Root, Apart: ids.own,
 		},
-	}, connector(&p.Network, h.Self), h.Ground)
-	if err != nil {
+	}
+	plan.Kept = &Kept{req, connector(&p.Network, h.Self), p.Views}
+	if plan.View, err = compileView(req, plan.Kept.Connector, h.Ground); err != nil {
 		return nil, err
 	}
 	if _, err := plan.View.Lookup(h.Tree, home); err != nil {
@@ -53,6 +54,9 @@ func Resolve(p *Policy, h *Host) (*Plan, error) {
 	}
 	plan.Warnings = slices.Clone(plan.View.Skipped)
 	if ids, err = idmap(p, h, ids, plan); err != nil {
+		return nil, err
+	}
+	if err := plan.Kept.checkViews(h, ids.own); err != nil {
 		return nil, err
 	}
 	makeWay(p, h, ids, plan)

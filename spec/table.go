@@ -33,8 +33,8 @@ func policyKeys() []key[Policy] {
 		sectionKey("network", "Which hosts and ports the program can reach.", networkKeys()),
 		sectionKey("limits", "How much the program may use. A limit that is not given is not set.", limitKeys()),
 		sectionKey("processes", "Which programs the program may start.", processKeys()),
-		viewsKey("views", "Additional files for the execs that ask for this view of the same sandbox.",
-			viewKeys()),
+		viewsKey("views", "What an exec of the same sandbox sees besides, read-only, or does not see, where it asks for the view: exec --view NAME. "+
+			"No other exec has anything of it.", viewKeys()),
 	}
 }
 
@@ -98,8 +98,10 @@ func viewKeys() []key[View] {
 	return []key[View]{
 		grantsKey("read", "Files and directories that the program can read, at their paths on the host.",
 			func(v *View) *[]rootfs.Grant { return &v.Read }),
-		recordsKey("bind", "A file or directory of the host at another path inside.", bindKeys(),
+		recordsKey("bind", "A file or directory of the host at another path inside.", bindKeys()[:2], // never writable
 			func(v *View) *[]rootfs.Bind { return &v.Binds }, func(b *rootfs.Bind) *string { return &b.From }),
+		grantsKey("deny", "Files and directories that are hidden, under every path that leads to them.",
+			func(v *View) *[]rootfs.Grant { return &v.Deny }),
 	}
 }
 

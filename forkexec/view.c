@@ -179,7 +179,7 @@ static int run_step(struct fx_exec *x, struct fx_view_step *s, struct cover *c)
 		to->ours = 1;
 		return to->fd = clone_at(AT_FDCWD, s->target), to->fd < 0 ? -1 : 0;
 	case FX_VIEW_ATTACH:
-		return attach(s);
+		return LAYER("view grant", attach(s));
 	case FX_VIEW_COVER:
 		return begin_cover(c, s);
 	case FX_VIEW_COVERED:
@@ -193,9 +193,9 @@ static int run_step(struct fx_exec *x, struct fx_view_step *s, struct cover *c)
 	case FX_VIEW_AGAIN:
 		return show_again(c, s);
 	case FX_VIEW_MASK_DIR:
-		return mask(s, 1);
+		return LAYER("view mask", mask(s, 1));
 	case FX_VIEW_MASK_FILE:
-		return mask(s, 0);
+		return LAYER("view mask", mask(s, 0));
 	}
 	errno = EINVAL;
 	return -1;

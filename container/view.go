@@ -81,7 +81,7 @@ func (r *Running) show(x *spec.Extra, cmd *forkexec.Command, in lookup.Root) err
 	if err != nil {
 		return err
 	}
-	cmd.Extra = shown.Extra
+	cmd.Extra.Add(shown.Extra)
 	r.warnings = append(r.warnings, shown.Warnings...)
 	if r.limits.watchMemory {
 		cmd.Limits.Tmpfs = append(slices.Clip(cmd.Limits.Tmpfs), shown.Tmpfs...)

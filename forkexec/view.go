@@ -8,6 +8,7 @@ import "C"
 import (
 	"fmt"
 	"os"
+	"slices"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -32,11 +33,12 @@ const (
 
 // ViewStep is one step of showing one exec what others do not see.
 type ViewStep struct {
-	Kind           ViewKind
-	Source, Target string
-	Attributes     uint64 // unix.MOUNT_ATTR_*
-	For            int
-	Tree           *os.File
+	Kind       ViewKind `json:"kind"`
+	Source     string   `json:"source,omitempty"`
+	Target     string   `json:"target"`
+	Attributes uint64   `json:"attributes,omitempty"` // unix.MOUNT_ATTR_*
+	For        int      `json:"for,omitempty"`
+	Tree       *os.File `json:"-"`
 }
 
 // ViewCheck is what the program must see of it, looked at with its own rights before it is executed.
@@ -51,6 +53,18 @@ type ViewCheck struct {
 type Extra struct {
 	Steps  []ViewStep
 	Checks []ViewCheck
+}
+
+// Add puts the steps and checks of another one behind these.
+func (e *Extra) Add(o Extra) {
+	n := len(e.Steps)
+	e.Steps = append(slices.Clip(e.Steps), o.Steps...)
+	for i := n; i < len(e.Steps); i++ {
+		if e.Steps[i].Kind == ViewHold {
+			e.Steps[i].For += n
+		}
+	}
+	e.Checks = append(slices.Clip(e.Checks), o.Checks...)
 }
 
 // Close closes the copies of mounts that it brings.

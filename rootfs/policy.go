@@ -12,6 +12,7 @@ type Policy struct {
 	Write     []Grant
 	Deny      []Grant
 	Tmpfs     []Tmpfs
+	Home      *Tmpfs // the home directory inside, which every sandbox has; Path is empty
 	Secrets   []Grant
 	Binds     []Bind
 	// Empty are directories of the host, with every link resolved, that are shown empty and read-only where a grant or the base
@@ -59,7 +60,9 @@ type Tmpfs struct {
 	Path   string
 	Size   int64 // bytes; 0 means the default
 	Inodes int64 // number of files; 0 means the default
-	From   string
+	// Lifetime is "sandbox", or "exec": each exec gets a new one.
+	Lifetime string
+	From     string
 }
 
 // Bind shows a host path under a name of its own.

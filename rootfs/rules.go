@@ -113,8 +113,8 @@ func (c *compiler) addWorkspace(w *Workspace) error {
 		if err := checkTarget(Grant{w.Path, w.From}); err != nil {
 			return err
 		}
-		m := c.newTmpfs(Tmpfs{Path: w.Path, Size: w.Size, From: w.From})
-		m.Mode, m.PerExec = 0o755, perExec
+		m := c.newTmpfs(Tmpfs{Path: w.Path, Size: w.Size, Lifetime: w.Lifetime, From: w.From})
+		m.Mode = 0o755
 		c.items = append(c.items, item{Mount: m, class: classTmpfs, asked: w.Path})
 		return nil
 	}
@@ -210,6 +210,7 @@ func checkTarget(g Grant) error {
 func (c *compiler) newTmpfs(t Tmpfs) Mount {
 	m := Mount{
 		Kind: MountTmpfs, Target: t.Path, Dir: true, Size: t.Size, Inodes: t.Inodes, Mode: 0o755, Owned: true, From: t.From,
+		PerExec: t.Lifetime == "exec",
 	}
 	if t.Path == "/tmp" || t.Path == "/var/tmp" {
 		m.Mode = 0o1777
@@ -229,23 +230,28 @@ func (c *compiler) newTmpfs(t Tmpfs) Mount {
 // addDefaults adds what every sandbox has: /tmp, /var/tmp, /run and a home directory.
 func (c *compiler) addDefaults() error {
 	c.addEntry(Entry{Path: "/run", Kind: EntryDir, Mode: 0o755})
-	c.addDefaultTmpfs("/tmp", 0o1777)
+	c.addDefaultTmpfs(Tmpfs{Path: "/tmp", From: fromDefault}, 0o1777)
 	if c.ownVarTmp() {
 		c.addEntry(Entry{Path: "/var/tmp", Kind: EntrySymlink, Content: "/tmp"})
 	} else {
-		c.addDefaultTmpfs("/var/tmp", 0o1777)
+		c.addDefaultTmpfs(Tmpfs{Path: "/var/tmp", From: fromDefault}, 0o1777)
 	}
 	home := c.User.Home
 	if clean(home) && home != "/" && kernelPlace(home) == "" {
-		c.addDefaultTmpfs(home, 0o700)
+		t := Tmpfs{From: fromDefault}
+		if c.Policy.Home != nil {
+			t = *c.Policy.Home
+		}
+		t.Path = home
+		c.addDefaultTmpfs(t, 0o700)
 	}
 	return nil
 }
 
-func (c *compiler) addDefaultTmpfs(p string, mode uint32) {
-	m := c.newTmpfs(Tmpfs{Path: p, From: fromDefault})
+func (c *compiler) addDefaultTmpfs(t Tmpfs, mode uint32) {
+	m := c.newTmpfs(t)
 	m.Mode, m.Owned = mode, mode == 0o700
-	c.items = append(c.items, item{Mount: m, class: classDefault, asked: p})
+	c.items = append(c.items, item{Mount: m, class: classDefault, asked: t.Path})
 }
 
 // ownVarTmp reports whether /var/tmp can be a link to /tmp: /var is the sandbox's own and nothing is mounted there.

@@ -2,6 +2,7 @@ package spec
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -257,11 +258,19 @@ func (l *loader) finish() {
 	if w := l.policy.Files.Workspace; w != nil {
 		l.finishWorkspace(w)
 	}
+	for i := range l.policy.Files.Tmpfs {
+		finishTmpfs(&l.policy.Files.Tmpfs[i])
+	}
+	if h := l.policy.Files.Home; h != nil {
+		finishTmpfs(h)
+	}
 	p := l.policy.Processes
 	if p.Steps > 0 && p.Guard == "" {
 		l.fail(l.places["processes.steps"], "processes.steps", `a step budget needs guard = "python"`)
 	}
 }
+
+func finishTmpfs(t *rootfs.Tmpfs) { t.Lifetime = cmp.Or(t.Lifetime, "sandbox") }
 
 func (l *loader) finishWorkspace(w *rootfs.Workspace) {
 	if w.Source == "" {

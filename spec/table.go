@@ -68,6 +68,8 @@ func filesKeys() []key[Policy] {
 			"A deny wins over every grant.", func(p *Policy) *[]rootfs.Grant { return &p.Files.Deny }),
 		recordsKey("tmpfs", "Empty writable directories in memory.", tmpfsKeys(),
 			func(p *Policy) *[]rootfs.Tmpfs { return &p.Files.Tmpfs }, func(t *rootfs.Tmpfs) *string { return &t.From }),
+		recordKey("home", "The program's home directory, which is in memory.", tmpfsKeys()[1:],
+			func(p *Policy) **rootfs.Tmpfs { return &p.Files.Home }, func(t *rootfs.Tmpfs) *string { return &t.From }),
 		grantsKey("secrets", "Files and directories that no grant may show. A grant that has a secret in it, or lies in one, is an error. "+
 			"Each start checks that the program cannot see a secret.", func(p *Policy) *[]rootfs.Grant { return &p.Files.Secrets }),
 		wordKey("missing", "What happens to a grant whose path does not exist on the host. error: the policy is refused. skip: the grant is left out.",
@@ -81,6 +83,8 @@ func tmpfsKeys() []key[rootfs.Tmpfs] {
 		sizeKey("size", "The size of the directory's files together.", minSpace, func(t *rootfs.Tmpfs) *int64 { return &t.Size }),
 		countKey("inodes", "The number of files and directories in it.", 1, math.MaxInt32,
 			func(t *rootfs.Tmpfs) *int64 { return &t.Inodes }),
+		wordKey("lifetime", "sandbox: all execs share it. exec: each exec gets a new one, which is removed with the exec.",
+			[]string{"sandbox", "exec"}, func(t *rootfs.Tmpfs) *string { return &t.Lifetime }).byDefault(`"sandbox"`),
 	}
 }
 

@@ -1,11 +1,15 @@
 package build
 
 import (
+	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/sandboxrun/sandboxrun/container/idmap"
+	"github.com/sandboxrun/sandboxrun/container/procfs"
 	"github.com/sandboxrun/sandboxrun/forkexec"
+	"github.com/sandboxrun/sandboxrun/rootfs"
 	"github.com/sandboxrun/sandboxrun/spec"
 )
 
@@ -33,7 +37,7 @@ func ExecMounts(plan *spec.Plan) []forkexec.Mount {
 	}
 	list = append(list, hideProc(supervisorProc))
 	for i, m := range plan.View.Mounts {
-		if m.PerExec {
+		if m.PerExec && len(below(plan, m)) == 0 {
 			list = append(list, freshTmpfs(plan, i))
 		}
 	}
@@ -54,6 +58,61 @@ func hideProc(p string) forkexec.Mount {
 		}
 	}
 	return forkexec.Mount{Source: "/dev/null", Target: p, Flags: unix.MS_BIND}
+}
+
+// below are what the view has on a tmpfs that each exec has for itself: the topmost mounts, each with all below it.
+func below(plan *spec.Plan, around rootfs.Mount) []rootfs.Mount {
+	var list []rootfs.Mount
+	for _, m := range plan.View.Mounts {
+		within := func(dir string) bool { return m.Target != dir && procfs.Within(m.Target, dir) }
+		if !m.Pin && within(around.Target) && !slices.ContainsFunc(list, func(n rootfs.Mount) bool { return within(n.Target) }) {
+			list = append(list, m)
+		}
+	}
+	return list
+}
+
+// ExecSteps make the tmpfs on which there are other mounts: these are copied before, and put into the new one.
+func ExecSteps(plan *spec.Plan) []forkexec.ViewStep {
+	var steps []forkexec.ViewStep
+	add := func(s forkexec.ViewStep) int {
+		steps = append(steps, s)
+		return len(steps) - 1
+	}
+	for i, m := range plan.View.Mounts {
+		on := below(plan, m)
+		if !m.PerExec || len(on) == 0 {
+			continue
+		}
+		held := make([]int, len(on))
+		for j, n := range on {
+			held[j] = add(forkexec.ViewStep{Kind: forkexec.ViewHold, Target: n.Target})
+		}
+		options := spec.ViewMount(i, m, plan.Exec).Options
+		_, data := mountOptions(options)
+		add(forkexec.ViewStep{Kind: forkexec.ViewCover, Target: m.Target, Source: data})
+		made := map[string]bool{}
+		for _, n := range on {
+			rel := strings.TrimPrefix(n.Target, m.Target+"/")
+			for at := range len(rel) {
+				if rel[at] == '/' && !made[rel[:at]] {
+					made[rel[:at]] = true
+					add(forkexec.ViewStep{Kind: forkexec.ViewDir, Target: rel[:at]})
+				}
+			}
+			kind := forkexec.ViewFile
+			if n.Dir {
+				kind = forkexec.ViewDir
+			}
+			made[rel] = true
+			add(forkexec.ViewStep{Kind: kind, Target: rel})
+		}
+		add(forkexec.ViewStep{Kind: forkexec.ViewCovered, Target: m.Target, Attributes: idmap.BindAttributes(options)})
+		for j, n := range on {
+			steps[held[j]].For = add(forkexec.ViewStep{Kind: forkexec.ViewAttach, Target: n.Target})
+		}
+	}
+	return steps
 }
 
 func freshTmpfs(plan *spec.Plan, i int) forkexec.Mount {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"path"
 	"slices"
+	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -130,6 +131,25 @@ func collectTo(r *result.Result, files *Files, sb *Sandbox, c Collect) {
 	r.Collected = append(r.Collected, done)
 }
 
+// ExportTo is GetTo that keeps holes of files, or writes an archive where the new place is called *.tar.
+func (sb *Sandbox) ExportTo(files *Files, name, to string, limit int64) ([]transfer.Dropped, error) {
+	sink, err := sb.HostSink(to)
+	if err != nil {
+		return nil, err
+	}
+	defer sink.Parent.Close()
+	sink.Sparse = true
+	if !strings.HasSuffix(to, ".tar") {
+		return getTo(files, name, to, limit, sink)
+	}
+	archive := &transfer.TarSink{Parent: sink.Parent, Name: sink.Name}
+	dropped, err := files.Get(name, limit, archive)
+	if cerr := archive.Close(err != nil); err == nil && cerr != nil {
+		err = fmt.Errorf("write %q: %w", to, cerr)
+	}
+	return dropped, err
+}
+
 // GetTo writes a file or a directory to a new place on the host.
 func (sb *Sandbox) GetTo(files *Files, name, to string, limit int64) ([]transfer.Dropped, error) {
 	sink, err := sb.HostSink(to)
@@ -137,6 +157,10 @@ func (sb *Sandbox) GetTo(files *Files, name, to string, limit int64) ([]transfer
 		return nil, err
 	}
 	defer sink.Parent.Close()
+	return getTo(files, name, to, limit, sink)
+}
+
+func getTo(files *Files, name, to string, limit int64, sink *transfer.HostSink) ([]transfer.Dropped, error) {
 	dropped, err := files.Get(name, limit, sink)
 	if cerr := sink.Close(); err == nil && cerr != nil {
 		err = fmt.Errorf("write %q: %w", to, cerr)

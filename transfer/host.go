@@ -17,6 +17,7 @@ import (
 type HostSink struct {
 	Parent *os.File // the directory above; may be O_PATH
 	Name   string   // in it
+	Sparse bool     // holes of files stay holes, and count nothing
 
 	dirs []hostDir // that are being written, from the top
 }
@@ -87,7 +88,11 @@ func (h *HostSink) File(name string, mode fs.FileMode, data io.Reader) error {
 		return fmt.Errorf("make %q: %w", base, err)
 	}
 	f := os.NewFile(uintptr(fd), base)
-	_, err = io.Copy(struct{ io.Writer }{f}, data)
+	if c, ok := data.(*content); ok && h.Sparse {
+		err = c.copySparse(f)
+	} else {
+		_, err = io.Copy(struct{ io.Writer }{f}, data)
+	}
 	if err == nil {
 		err = f.Chmod(mode &^ 0o022)
 	}

@@ -137,7 +137,7 @@ func (r *Reader) file(f *os.File, name string, mode fs.FileMode, st *unix.Stat_t
 	if st.Mode&(unix.S_ISUID|unix.S_ISGID) != 0 {
 		r.drop(name, "its set-user-id and set-group-id bits")
 	}
-	data := &bounded{f, r.left}
+	data := &content{bounded{f, r.left}, f, st.Size}
 	err := r.sink.File(name, mode, data)
 	r.left = data.left
 	if errors.Is(err, errTooLarge) {

@@ -6,13 +6,14 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 )
 
 // everyWay looks in each process that /proc shows for a file of a view, by all that leads into another one's files, and for its name among the
 // mounts. It prints what it finds.
 const everyWay = `
 import os, stat, sys
-name, words = sys.argv[1], sys.argv[2:]
+name, words = sys.argv[1], [w[::-1] for w in sys.argv[2:]] # its own command line has them backwards
 def look(path):
     try:
         if not stat.S_ISREG(os.stat(path).st_mode): return # a pipe would make us wait
@@ -37,7 +38,7 @@ for d in "/", "/opt", "/tmp", "/w", os.path.dirname(name):
     try: entries = os.listdir(d)
     except OSError: continue
     for e in entries:
-        if e.startswith("view-"): print("found", d + "/" + e)
+        if e.startswith("vi" + "ew-"): print("found", d + "/" + e)
 print("looked")
 `
 
@@ -86,7 +87,7 @@ func TestViews(t *testing.T) {
 		b.run("exec", "--view", "judge", "--bind", b.path("w")+":/opt/w", "box", "cat", "/opt/w/hint", "/w/hint").exits(1).hides("THE-HINT")
 
 		// It changes nothing for the execs after it, and makes nothing.
-		b.run("exec", "box", "--", "python3", "-c", everyWay, cases, "THE-CASES", "THE-JUDGE", "view-").exits(0).prints("looked").hides("found")
+		b.run("exec", "box", "--", "python3", "-c", everyWay, cases, "SESAC-EHT", "EGDUJ-EHT", "-weiv").exits(0).prints("looked").hides("found")
 		for _, p := range []string{"w/hint", "w/dir"} {
 			if _, err := os.Lstat(b.path(p)); err != nil {
 				t.Error(err)
@@ -106,7 +107,7 @@ func TestViewsOfOthers(t *testing.T) {
 	flavours(t, func(b *box) {
 		viewBox(b)
 		cases := b.path("tests/view-cases")
-		look := []string{"--", "python3", "-c", everyWay, cases, "THE-CASES", "THE-JUDGE", "view-judge"}
+		look := []string{"--", "python3", "-c", everyWay, cases, "SESAC-EHT", "EGDUJ-EHT", "egduj-weiv"}
 		b.run(append([]string{"exec", "--view", "judge", "box"}, look...)...).exits(0).prints("found THE-CASES", "found view-judge in", "looked")
 		a := b.run("exec", "--detach", "--view", "judge", "box", "--", "sh", "-c", "cd "+b.path("tests")+"; exec 9<view-cases; touch /w/ready; while test -e /w/ready; do sleep .05; done; cat view-cases").exits(0)
 		name := strings.TrimSpace(a.stdout)
@@ -242,5 +243,74 @@ func TestLifetimeExec(t *testing.T) {
 			}
 			b.run("delete", "box").exits(0)
 		}
+	})
+}
+
+// TestMadeOnDisk: a workspace on disk, and a copy, are the program's own, and are gone with the sandbox whatever it did to them.
+func TestMadeOnDisk(t *testing.T) {
+	flavours(t, func(b *box) {
+		parent := b.mkdir("made")
+		b.file("src/data", "THE-DATA")
+		b.file("src/sub/golden", "THE-GOLDEN")
+		b.file("one", "ONE")
+		b.link("src/out", "/etc/hostname")
+		policy := b.policy(object{
+			"workspace": object{"source": "disk", "parent": parent},
+			"files":     object{"deny": []string{b.path("src/sub/golden")}},
+			"bind": []object{{"source": b.path("src"), "target": "/w/src", "copy": true}, {"source": b.path("one"), "target": "/opt/one", "copy": true}},
+		})
+		made := func() int {
+			list, err := os.ReadDir(parent)
+			b.mustDo(err)
+			return len(list)
+		}
+		a := b.run("create", "--owner", "none", "-p", policy, "box").exits(0)
+		a.complains("not copied: ", "out")
+		same(b.t, "made", 1, made())
+		b.run("exec", "box", "--", "sh", "-c", "cat src/data /opt/one; echo new >src/data; echo new >/opt/one; cat src/sub/golden src/out; ls -A src").exits(0).
+			prints("THE-DATAONE", "data", "sub").hides("GOLDEN", "out")
+		same(b.t, "the source", "THE-DATA", b.read(b.path("src/data")))
+		r := b.carried("--collect", "src/data", "box", "true")
+		if len(r.Collected) != 1 || r.Collected[0].Text != "new\n" {
+			b.t.Errorf("collected %+v", r.Collected)
+		}
+		b.run("export", "box", "/opt/one", b.path("back")).exits(0)
+		same(b.t, "handed back", "new\n", b.read(b.path("back")))
+		b.run("exec", "box", "python3", "-c", `
+import os
+os.symlink("`+b.path("src")+`", "away")
+for i in range(200):
+    os.mkdir("d" * 100); os.symlink("..", "up"); here = os.open(".", os.O_RDONLY); os.chdir("d" * 100)
+    if i % 9 == 5: os.fchmod(here, 0)
+    os.close(here)
+os.chmod("/w", 0)`).exits(0)
+		b.run("delete", "box").exits(0)
+		same(b.t, "left", 0, made())
+		same(b.t, "the source", "THE-DATA", b.read(b.path("src/data")))
+
+		// It is kept on demand; a create that fails, or an owner that dies, leaves nothing.
+		a = b.run("run", "--keep", "-p", policy, "--", "sh", "-c", "echo kept >f").exits(0).complains("kept on disk")
+		list, err := filepath.Glob(parent + "/sandboxrun-*/workspace/f")
+		if err != nil || len(list) != 1 || b.read(list[0]) != "kept\n" {
+			b.t.Fatalf("%q, %v: %v", list, err, a)
+		}
+		b.ownedByCaller(filepath.Dir(list[0]))
+		b.mustDo(os.RemoveAll(filepath.Dir(filepath.Dir(list[0]))))
+		b.run("run", "-p", policy, "--", "touch", "f").exits(0)
+		b.run("run", "-p", policy, "--record", b.path("w"), "--", "touch", "f")
+		b.run("create", "--owner", "none", "-p", policy, "box").exits(0)
+		b.run("create", "--owner", "none", "-p", policy, "box").exits(125).complains("id_in_use")
+		same(b.t, "made", 1, made())
+		b.run("exec", "box", "touch", "still").exits(0)
+		b.run("delete", "box").exits(0)
+		b.call(call{wrap: []string{"sh", "-c", `"$@"; true`, "sh"}}, "create", "-p", policy, "dying").exits(0)
+		for range 100 {
+			if b.run("sweep"); made() == 0 {
+				break
+			}
+			time.Sleep(50 * time.Millisecond)
+		}
+		same(b.t, "left", 0, made())
+		b.run("run", "-p", b.policy(object{"workspace": object{"source": "disk", "parent": b.path("none")}}), "--", "true").exits(125).complains("workspace_unusable")
 	})
 }

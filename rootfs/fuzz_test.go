@@ -94,7 +94,7 @@ func randomPolicy(r *rand.Rand, tree *fakeTree) Policy {
 		case 4:
 			p.Tmpfs = append(p.Tmpfs, Tmpfs{Path: g.Path, From: g.From})
 		case 5:
-			p.Binds = append(p.Binds, Bind{g.Path, randomPath(r), r.Intn(2) == 0, g.From})
+			p.Binds = append(p.Binds, Bind{g.Path, randomPath(r), r.Intn(2) == 0, false, g.From})
 		case 6:
 			if r.Intn(3) == 0 {
 				p.Secrets = append(p.Secrets, g)

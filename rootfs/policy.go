@@ -33,7 +33,8 @@ type Grant struct {
 
 // Workspace is the directory that a program works in.
 type Workspace struct {
-	Source   string // a host directory, or "tmpfs"
+	Source   string // a host directory, "tmpfs", or "disk", for which one is made before it is compiled to be shown
+	Parent   string // of a directory that is made on disk; empty: the default
 	Path     string // where it is inside
 	Size     int64  // bytes, tmpfs only; 0 means the default
 	Lifetime string // "sandbox" or "exec"
@@ -70,5 +71,6 @@ type Bind struct {
 	Source   string
 	Target   string
 	Writable bool
+	Copy     bool // a private copy, which is made before it is compiled to be shown, and is then Writable
 	From     string
 }

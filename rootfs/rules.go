@@ -109,7 +109,7 @@ func (c *compiler) addWorkspace(w *Workspace) error {
 		return nil
 	}
 	perExec := w.Lifetime == "exec"
-	if w.Source == "tmpfs" {
+	if w.Source == "tmpfs" || w.Source == "disk" {
 		if err := checkTarget(Grant{w.Path, w.From}); err != nil {
 			return err
 		}

@@ -264,6 +264,9 @@ func (l *loader) finish() {
 	if h := l.policy.Files.Home; h != nil {
 		finishTmpfs(h)
 	}
+	if w := l.policy.Files.Workspace; w != nil && w.Parent != "" && w.Source != SourceDisk && !slices.ContainsFunc(l.policy.Files.Binds, func(b rootfs.Bind) bool { return b.Copy }) {
+		l.fail(l.places["workspace.parent"], "workspace.parent", `only what is made on disk has a parent: source = "disk", or a bind with copy = true`)
+	}
 	p := l.policy.Processes
 	if p.Steps > 0 && p.Guard == "" {
 		l.fail(l.places["processes.steps"], "processes.steps", `a step budget needs guard = "python"`)
@@ -284,9 +287,12 @@ func (l *loader) finishWorkspace(w *rootfs.Workspace) {
 	}
 	if w.Path == "" {
 		w.Path = w.Source
-		if w.Source == sourceTmpfs {
+		if w.Source == sourceTmpfs || w.Source == SourceDisk {
 			w.Path = "/w"
 		}
+	}
+	if w.Lifetime == "exec" && w.Source == SourceDisk {
+		l.fail(l.places["workspace.lifetime"], "workspace.lifetime", `a workspace of each exec's own is in memory: source = "tmpfs"`)
 	}
 	if w.Size > 0 && w.Source != sourceTmpfs {
 		l.fail(l.places["workspace.size"], "workspace.size", `only a workspace with source = "tmpfs" has a size`)

@@ -321,7 +321,7 @@ func TestInterface(t *testing.T) {
 		}
 	}
 	want := map[string]int{
-		"workspace.size": 12,
+		"workspace.size": 13,
 	}
 	if !maps.Equal(got, want) {
 		t.Errorf("refused are %v, want %v", got, want)

@@ -40,6 +40,8 @@ var keyExamples = map[string]struct{ rest, one, other string }{
 	"files.missing":        {"", "[files]\nread = ['/none']\nmissing = 'error'", "[files]\nread = ['/none']\nmissing = 'skip'"},
 	"bind.source":          {"", "[[bind]]\nsource = '/home'\ntarget = '/x'", "[[bind]]\nsource = '/tmp'\ntarget = '/x'"},
 	"bind.target":          {"", "[[bind]]\nsource = '/tmp'\ntarget = '/x'", "[[bind]]\nsource = '/tmp'\ntarget = '/y'"},
+	"bind.copy":         {"", "[[bind]]\nsource = '/tmp'\ntarget = '/x'", "[[bind]]\nsource = '/tmp'\ntarget = '/x'\ncopy = true"},
+	"workspace.parent":  {"", "[workspace]\nsource = 'disk'", "[workspace]\nsource = 'disk'\nparent = '/tmp'"},
 	"bind.writable":        {"", "[[bind]]\nsource = '/tmp'\ntarget = '/x'", "[[bind]]\nsource = '/tmp'\ntarget = '/x'\nwritable = true"},
 	"env.allow":            {"", "[env]\nallow = []", "[env]\nallow = ['LC_*']"},
 	"env.deny":             {"", "[env]\nallow = ['LC_*']", "[env]\nallow = ['LC_*']\ndeny = ['LC_ALL']"},
@@ -107,7 +109,7 @@ func TestEveryKeyDecides(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return string(data) + fmt.Sprint(plan.Checks, plan.Kept.Views)
+		return string(data) + fmt.Sprint(plan.Checks, plan.Kept.Views, plan.Files.Binds, p.Files.Workspace)
 	}
 	known := map[string]bool{}
 	for _, k := range names {

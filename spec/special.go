@@ -17,6 +17,7 @@ import (
 
 const (
 	sourceTmpfs     = "tmpfs"
+	SourceDisk      = "disk"             // a workspace on disk that sandboxrun makes
 	maxUser         = math.MaxUint32 - 1 // the highest user number is reserved for "none"
 	modulePattern   = `^[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*$`
 	variablePattern = `^[A-Za-z_*][A-Za-z0-9_*]*$`
@@ -121,14 +122,15 @@ func userKey() key[Policy] {
 func workspaceSourceKey() key[rootfs.Workspace] {
 	return key[rootfs.Workspace]{
 		info: info{
-			name: "source", kind: `path or "tmpfs"`, schema: pathSchema,
-			doc: "A directory of the host, or \"tmpfs\" for an empty directory in memory (\"./tmpfs\" is a directory of that name). " +
+			name: "source", kind: `path, "tmpfs" or "disk"`, schema: pathSchema,
+			doc: "A directory of the host, \"tmpfs\" for an empty directory in memory, or \"disk\" for an empty directory on disk that is made, and is removed with the sandbox " +
+				"unless --keep is given (\"./tmpfs\" is a directory of that name). " +
 				"Required, here or in the extended policy.",
 		},
 		set: func(s *scope, name string, w *rootfs.Workspace, v *node) {
 			w.From = s.from(v.at, name)
-			if v.kind == stringNode && v.text == sourceTmpfs {
-				w.Source = sourceTmpfs
+			if v.kind == stringNode && (v.text == sourceTmpfs || v.text == SourceDisk) {
+				w.Source = v.text
 			} else if p, ok := s.path(v, name, s.hostPath); ok {
 				w.Source = p
 			}

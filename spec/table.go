@@ -43,7 +43,9 @@ func workspaceKeys() []key[rootfs.Workspace] {
 	return []key[ws]{
 		workspaceSourceKey(),
 		pathKey("path", "The path of the workspace inside.", true, func(w *ws) *string { return &w.Path }).
-			byDefault("the directory's path on the host; /w for a tmpfs"),
+			byDefault("the directory's path on the host; /w for \"tmpfs\" and \"disk\""),
+		pathKey("parent", "The directory on the host in which sandboxrun makes what is on disk: a workspace of source = \"disk\", and copies of binds. "+
+			"No program may be able to write there.", false, func(w *ws) *string { return &w.Parent }).byDefault("/var/tmp"),
 		sizeKey("size", "The size of a tmpfs.", minSpace, func(w *ws) *int64 { return &w.Size }),
 		wordKey("lifetime", "sandbox: all execs share the workspace. exec, only with a tmpfs: each exec gets a new one, which is removed with the exec.",
 			[]string{"sandbox", "exec"}, func(w *ws) *string { return &w.Lifetime }).byDefault(`"sandbox"`),
@@ -95,6 +97,8 @@ func bindKeys() []key[rootfs.Bind] {
 		pathKey("target", "The path inside.", true, func(b *rootfs.Bind) *string { return &b.Target }).must(),
 		flagKey("writable", "Whether the program can write it.",
 			func(b *rootfs.Bind) *bool { return &b.Writable }).byDefault("false"),
+		flagKey("copy", "Whether the program gets a private copy that it can write. It is made on disk with the sandbox and removed with it; links that leave it, special files "+
+			"and what is denied are left out. collect, get and export hand it back.", func(b *rootfs.Bind) *bool { return &b.Copy }).byDefault("false"),
 	}
 }
 

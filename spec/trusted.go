@@ -92,7 +92,7 @@ func writable(p *rootfs.Policy) []string {
 			sources = append(sources, b.Source)
 		}
 	}
-	if w := p.Workspace; w != nil && w.Source != sourceTmpfs {
+	if w := p.Workspace; w != nil && w.Source != sourceTmpfs && w.Source != SourceDisk {
 		sources = append(sources, w.Source)
 	}
 	return sources

@@ -36,8 +36,9 @@ type Sink interface {
 // Reader reads files below one directory of a view.
 type Reader struct {
 	Opener *Opener
-	Dir    int   // O_PATH
-	Max    int64 // bytes; 0: DefaultMax
+	Dir    int                    // O_PATH
+	Max    int64                  // bytes; 0: DefaultMax
+	Skip   func(name string) bool // what is left out without a word; nil: nothing
 
 	sink    Sink
 	named   string // by the caller
@@ -192,6 +193,9 @@ func (r *Reader) directory(dir *os.File, name string, depth int) error {
 
 // child looks at an entry before it opens it to be read: to open a pipe or a device is to act on it.
 func (r *Reader) child(dir int, name, base string, depth int) error {
+	if r.Skip != nil && r.Skip(name) {
+		return nil
+	}
 	fd, err := r.Opener.entry(dir, base, unix.O_PATH)
 	if errors.Is(err, unix.ENOENT) {
 		return nil // gone meanwhile

@@ -24,6 +24,11 @@ func Policy() cli.Flag {
 	}
 }
 
+// Keep is the flag for what a sandbox leaves on disk.
+func Keep() cli.Flag {
+	return &cli.BoolFlag{Name: "keep", Usage: "leave the workspace of source = \"disk\", and copies, when the sandbox has ended, and say where they are"}
+}
+
 // later are flags of the command line's contract that this version does not support. They are refused, never ignored.
 func later() []string { return []string{"translate"} }
 

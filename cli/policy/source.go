@@ -21,6 +21,7 @@ type Source struct {
 	Grants    Grants            // what the command line adds to it
 	Env       map[string]string // variables of the exec; see spec.Host.ExecEnv
 	Trust     trust.Known
+	Keep      bool   // what is made on disk stays when the sandbox has ended
 	View      string // of the policy, whose files are to be seen as the sandbox's
 }
 

@@ -57,7 +57,7 @@ func (p *Commands) Run() *cli.Command {
 		Name: "run", Usage: "run one program in a sandbox of its own", ArgsUsage: "[--] CMD [ARG...]",
 		Description: "Builds a sandbox, runs the program in it and removes the sandbox. Passes standard input and signals on to the program.\n" +
 			"Without --policy the program sees the system's programs and libraries, and may write the current directory.",
-		Flags: slices.Concat([]cli.Flag{flags.Policy()}, p.grants.Flags(), execFlags(), carryFlags(), []cli.Flag{flags.Record(), flags.Sign()}),
+		Flags: slices.Concat([]cli.Flag{flags.Policy()}, p.grants.Flags(), execFlags(), carryFlags(), []cli.Flag{flags.Keep(), flags.Record(), flags.Sign()}),
 		Action: func(c *cli.Context) error {
 			p.jsonResult = c.Bool("json")
 			return p.run(c)
@@ -100,7 +100,7 @@ func (p *Commands) run(c *cli.Context) error {
 	defer store.Close()
 	trust := p.Trust(c)
 	trust.Record, trust.Output, trust.Key = o.Record, req.OutputDir, c.String("sign")
-	from := policy.Source{Name: c.String("policy"), Workspace: true, Grants: p.grants, Env: req.Env, Trust: trust}
+	from := policy.Source{Name: c.String("policy"), Workspace: true, Grants: p.grants, Env: req.Env, Trust: trust, Keep: c.Bool("keep")}
 	sb, d, err := policy.NewSandbox(p.Caller, store, from, "run-"+strings.ToLower(rand.Text()), o)
 	if err != nil {
 		return err

@@ -135,7 +135,9 @@ func (m *maker) coverDir(dir string, missing []point) error {
 			"%s: nothing is at %q inside, and programs can write in %q", missing[0].from, missing[0].name, dir)
 	}
 	m.step(forkexec.ViewStep{Kind: forkexec.ViewCover, Target: dir, Source: m.options(&st)})
-	if !fresh {
+	if fresh {
+		m.againMounts(dir)
+	} else {
 		names, err := f.Readdirnames(mostEntries + 1)
 		if err != nil && !errors.Is(err, io.EOF) {
 			return fault.New(CodeTarget, "choose another target", "%s: read %q inside: %w", missing[0].from, dir, err)
@@ -196,6 +198,27 @@ func (m *maker) again(dir int, name, entry string) {
 	}
 	m.step(forkexec.ViewStep{Kind: kind, Target: entry})
 	m.step(forkexec.ViewStep{Kind: forkexec.ViewAgain, Target: entry})
+}
+
+// againMounts shows what the sandbox has mounted in a directory that the exec has for itself: nothing else is in that yet.
+func (m *maker) againMounts(dir string) {
+	seen := map[string]bool{}
+	for _, k := range m.x.After.Mounts {
+		if k.Pin || k.Target == dir || !within(k.Target, dir) || slices.ContainsFunc(m.x.Mounts, func(n rootfs.Mount) bool { return n.Target == k.Target }) {
+			continue
+		}
+		entry, below, _ := strings.Cut(strings.TrimPrefix(k.Target, dir+"/"), "/")
+		if seen[entry] {
+			continue
+		}
+		seen[entry] = true
+		kind := forkexec.ViewFile
+		if below != "" || k.Dir {
+			kind = forkexec.ViewDir
+		}
+		m.step(forkexec.ViewStep{Kind: kind, Target: entry})
+		m.step(forkexec.ViewStep{Kind: forkexec.ViewAgain, Target: entry})
+	}
 }
 
 // makePoints makes what is missing, with the directories on the way.

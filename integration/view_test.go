@@ -257,7 +257,7 @@ func TestMadeOnDisk(t *testing.T) {
 		policy := b.policy(object{
 			"workspace": object{"source": "disk", "parent": parent},
 			"files":     object{"deny": []string{b.path("src/sub/golden")}},
-			"bind": []object{{"source": b.path("src"), "target": "/w/src", "copy": true}, {"source": b.path("one"), "target": "/opt/one", "copy": true}},
+			"bind":      []object{{"source": b.path("src"), "target": "/w/src", "copy": true}, {"source": b.path("one"), "target": "/opt/one", "copy": true}},
 		})
 		made := func() int {
 			list, err := os.ReadDir(parent)

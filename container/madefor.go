@@ -18,6 +18,7 @@ import (
 	"github.com/sandboxrun/sandboxrun/fault"
 	"github.com/sandboxrun/sandboxrun/rootfs"
 	"github.com/sandboxrun/sandboxrun/spec"
+	"github.com/sandboxrun/sandboxrun/spec/policy"
 )
 
 // This file has what is made on disk for a sandbox: package made. A note of it in the state directory is written first, and locked until the sandbox
@@ -36,9 +37,9 @@ type Made struct {
 
 // Make makes what a policy wants on disk, and changes it to name that. plan is what the policy became before: it says what is
 // denied, and where links lead. Without anything to be made it gives nil.
-func (s *Store) Make(id string, p *spec.Policy, plan *spec.Plan) (_ *Made, err error) {
+func (s *Store) Make(id string, p *policy.Policy, plan *spec.Plan) (_ *Made, err error) {
 	w := p.Files.Workspace
-	disk := w != nil && w.Source == spec.SourceDisk
+	disk := w != nil && w.Source == rootfs.SourceDisk
 	if !disk && !slices.ContainsFunc(p.Files.Binds, func(b rootfs.Bind) bool { return b.Copy }) {
 		return nil, nil
 	}
@@ -73,12 +74,12 @@ func (s *Store) Make(id string, p *spec.Policy, plan *spec.Plan) (_ *Made, err e
 }
 
 // fill makes what is in the directory.
-func (m *Made) fill(base *os.File, p *spec.Policy, plan *spec.Plan) error {
+func (m *Made) fill(base *os.File, p *policy.Policy, plan *spec.Plan) error {
 	uid, gid := -1, -1 // the caller's own; a mount of root's shows them as the program's
 	if plan.Exec.UID != 0 && !plan.Exec.OwnID {
 		uid, gid = plan.Exec.UID, plan.Exec.GID
 	}
-	if w := p.Files.Workspace; w != nil && w.Source == spec.SourceDisk {
+	if w := p.Files.Workspace; w != nil && w.Source == rootfs.SourceDisk {
 		if err := made.Dir(base, "workspace", uid, gid); err != nil {
 			return err
 		}

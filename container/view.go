@@ -15,6 +15,7 @@ import (
 	"github.com/sandboxrun/sandboxrun/container/views"
 	"github.com/sandboxrun/sandboxrun/forkexec"
 	"github.com/sandboxrun/sandboxrun/spec"
+	"github.com/sandboxrun/sandboxrun/spec/policy"
 )
 
 // This file has what one exec sees besides what every exec of its sandbox sees, or does not see.
@@ -22,7 +23,7 @@ import (
 // View is a view of the policy, by its name, and what is asked for besides.
 type View struct {
 	Name string
-	spec.View
+	policy.View
 }
 
 func (v *View) empty() bool {
@@ -44,7 +45,7 @@ func (sb *Sandbox) extra(req Request) (*spec.Extra, error) {
 	if err != nil {
 		return nil, err
 	}
-	h, err := Probe(spec.Limits{})
+	h, err := Probe(policy.Limits{})
 	if err != nil {
 		return nil, err
 	}

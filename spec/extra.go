@@ -7,14 +7,16 @@ import (
 	"slices"
 
 	"github.com/sandboxrun/sandboxrun/rootfs"
+	"github.com/sandboxrun/sandboxrun/rootfs/compile"
+	"github.com/sandboxrun/sandboxrun/spec/policy"
 )
 
 // Kept is what a sandbox keeps of its policy, to decide later what one exec sees besides what every exec sees. The same compiler
 // decides it as for the sandbox, so denies, secrets and trusted files mean the same.
 type Kept struct {
-	Request   rootfs.Request  `json:"request"`
-	Connector *rootfs.Bind    `json:"connector,omitempty"`
-	Views     map[string]View `json:"views,omitempty"`
+	Request   compile.Request        `json:"request"`
+	Connector *rootfs.Bind           `json:"connector,omitempty"`
+	Views     map[string]policy.View `json:"views,omitempty"`
 }
 
 // Extra is what one exec sees besides, or does not see.
@@ -34,29 +36,20 @@ type Extra struct {
 }
 
 // Named is a view of the policy, together with another one.
-func (k *Kept) Named(name string, also View) (View, error) {
+func (k *Kept) Named(name string, also policy.View) (policy.View, error) {
 	if name == "" {
 		return also, nil
 	}
 	v, ok := k.Views[name]
 	if !ok {
-		return v, &Error{Code: "view_unknown", Message: fmt.Sprintf("the policy has no view %q", name), Hint: "add a table [views." + name + "] to the policy"}
+		return v, &rootfs.Error{Code: "view_unknown", Message: fmt.Sprintf("the policy has no view %q", name), Hint: "add a table [views." + name + "] to the policy"}
 	}
-	return View{slices.Concat(v.Read, also.Read), slices.Concat(v.Binds, also.Binds), slices.Concat(v.Deny, also.Deny)}, nil
-}
-
-// With is the files of a policy as an exec with a view sees them.
-func (v View) With(p rootfs.Policy) rootfs.Policy {
-	p.Read, p.Deny = slices.Concat(p.Read, v.Read), slices.Concat(p.Deny, v.Deny)
-	p.Binds = slices.Concat(slices.DeleteFunc(slices.Clone(p.Binds), func(b rootfs.Bind) bool {
-		return slices.ContainsFunc(v.Binds, func(n rootfs.Bind) bool { return n.Target == b.Target })
-	}), v.Binds)
-	return p
+	return policy.View{Read: slices.Concat(v.Read, also.Read), Binds: slices.Concat(v.Binds, also.Binds), Deny: slices.Concat(v.Deny, also.Deny)}, nil
 }
 
 // Extra decides what an exec with a view sees. Both views are compiled from the host as it is now, so they differ by what was asked
 // for alone. own says that the program has an id of its own (Exec.OwnID). The error is as of Resolve.
-func (k *Kept) Extra(v View, h *Host, own bool) (*Extra, error) {
+func (k *Kept) Extra(v policy.View, h *Host, own bool) (*Extra, error) {
 	req := k.Request
 	req.Tree = h.Tree
 	before, err := compileView(req, k.Connector, h.Ground)
@@ -121,7 +114,7 @@ func (x *Extra) absent(before, after *rootfs.View) {
 func (x *Extra) idmapped(h *Host, own bool, base string) error {
 	for i := range x.Mounts {
 		m := &x.Mounts[i]
-		if !own || m.Kind != rootfs.MountBind || m.Source == "" || m.From == fromDefault || m.From == base {
+		if !own || m.Kind != rootfs.MountBind || m.Source == "" || m.From == rootfs.FromDefault || m.From == base {
 			continue
 		}
 		left, err := h.Idmap(m.Source)
@@ -130,7 +123,7 @@ func (x *Extra) idmapped(h *Host, own bool, base string) error {
 			x.Warnings = append(x.Warnings, fmt.Sprintf("%s %q: it cannot be idmapped: %v. The program can read only the files there that everybody may read",
 				m.From, m.Source, err))
 		case len(left) > 0:
-			return &Error{
+			return &rootfs.Error{
 				Code:    CodeNotIdmapped,
 				Message: fmt.Sprintf("%s %q: what is mounted at %q cannot be shown: %s", m.From, m.Source, left[0].Path, left[0].Why),
 				Hint:    "name a part of it that does not have this mount",
@@ -157,7 +150,7 @@ func (x *Extra) CheckFresh(fresh []string) error {
 	for _, m := range x.Mounts {
 		for _, f := range fresh {
 			if m.Kind != rootfs.MountMask && (below(m.Target, f) || below(f, m.Target)) {
-				return &Error{
+				return &rootfs.Error{
 					Code: "fresh_unusable", Message: fmt.Sprintf("fresh %q and %s: %q cannot be both", f, m.From, m.Target),
 					Hint: "leave one of them out",
 				}

@@ -12,11 +12,12 @@ import (
 	"github.com/sandboxrun/sandboxrun/container/recording"
 	"github.com/sandboxrun/sandboxrun/container/trust"
 	"github.com/sandboxrun/sandboxrun/spec"
+	"github.com/sandboxrun/sandboxrun/spec/policy"
 )
 
 // Decision is a plan with the policy and the host that it was made from.
 type Decision struct {
-	Policy *spec.Policy
+	Policy *policy.Policy
 	Host   *spec.Host
 	Plan   *spec.Plan
 }
@@ -28,7 +29,7 @@ func Decide(p *caller.Caller, from Source) (d Decision, err error) {
 	}
 	if from.View != "" {
 		kept := spec.Kept{Views: d.Policy.Views}
-		v, err := kept.Named(from.View, spec.View{})
+		v, err := kept.Named(from.View, policy.View{})
 		if err != nil {
 			return d, err
 		}

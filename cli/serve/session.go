@@ -28,6 +28,7 @@ import (
 	"github.com/sandboxrun/sandboxrun/rootfs"
 	"github.com/sandboxrun/sandboxrun/rpc"
 	"github.com/sandboxrun/sandboxrun/spec"
+	specpolicy "github.com/sandboxrun/sandboxrun/spec/policy"
 )
 
 // session is what one client has.
@@ -130,7 +131,7 @@ func flagsOf(lists map[string][]string) policy.Grants {
 	var flags policy.Grants
 	for _, name := range slices.Sorted(maps.Keys(lists)) {
 		for _, v := range lists[name] {
-			flags = append(flags, spec.Flag{Name: name, Value: v})
+			flags = append(flags, specpolicy.Flag{Name: name, Value: v})
 		}
 	}
 	return flags
@@ -141,7 +142,7 @@ func (q *policyParams) source() (policy.Source, error) {
 	var from policy.Source
 	from.Grants = flagsOf(map[string][]string{"read": q.Read, "write": q.Write, "bind": q.Bind, "deny": q.Deny, "allow-host": q.AllowHost})
 	if q.Cwd != "" {
-		from.Grants = append(from.Grants, spec.Flag{Name: "cwd", Value: q.Cwd})
+		from.Grants = append(from.Grants, specpolicy.Flag{Name: "cwd", Value: q.Cwd})
 	}
 	switch {
 	case q.PolicyText != "" && len(q.Policy) > 0:

@@ -89,7 +89,7 @@ func (sb *Sandbox) place(filter []unix.SockFilter) forkexec.Command {
 	return forkexec.Command{
 		Target: sb.init, Namespaces: e.Namespaces, DropGroups: e.DropGroups, Mounts: slices.Clip(e.Mounts),
 		UID: e.UID, GID: e.GID, ShownUID: e.ShownUID, ShownGID: e.ShownGID, Dir: e.Dir, Umask: e.Umask, Filter: filter,
-		Once: e.NoSpawn, Execute: e.Execute, Extra: forkexec.Extra{Steps: e.Steps},
+		Once: e.NoSpawn, Execute: e.Execute, Extra: forkexec.Extra{Steps: e.Steps, First: len(e.Steps)},
 	}
 }
 

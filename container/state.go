@@ -56,7 +56,7 @@ type Launch struct {
 	spec.Exec
 	Namespaces int                 `json:"namespaces"`      // unix.CLONE_NEW* of what is joined
 	Mounts     []forkexec.Mount    `json:"mounts"`          // that each exec makes for itself
-	Steps      []forkexec.ViewStep `json:"steps,omitempty"` // and after these
+	Steps      []forkexec.ViewStep `json:"steps,omitempty"` // and before these
 	Watch      []deny.Watch        `json:"watch,omitempty"`
 	SetGroup   bool                `json:"set_group,omitempty"` // see spec.Plan
 	Granted    []Granted           `json:"granted,omitempty"`
@@ -134,7 +134,7 @@ type Sandbox struct {
 
 	sealed *os.File // while it is created: what process 1 is to hold of it
 	filter []byte   // the compiled seccomp filter
-	// The policy, and its files, to decide what one exec sees besides; kept is decoded when it is needed.
+	// The policy, and its files, to decide what one exec sees besides; kept is set where this process has made the sandbox, keptData where it was found.
 	kept        *spec.Kept
 	keptData    []byte
 	policyPaths []string

@@ -35,13 +35,14 @@ func (sb *Sandbox) extra(req Request) (*spec.Extra, error) {
 	if req.View.empty() {
 		return nil, nil
 	}
-	if sb.kept == nil {
-		sb.kept = &spec.Kept{}
-		if err := json.Unmarshal(sb.keptData, sb.kept); err != nil {
+	kept := sb.kept
+	if kept == nil {
+		kept = &spec.Kept{}
+		if err := json.Unmarshal(sb.keptData, kept); err != nil {
 			return nil, fail("sandbox_lost", "", "read the policy of sandbox %q: %w", sb.state.ID, err)
 		}
 	}
-	asked, err := sb.kept.Named(req.View.Name, req.View.View)
+	asked, err := kept.Named(req.View.Name, req.View.View)
 	if err != nil {
 		return nil, err
 	}
@@ -59,7 +60,7 @@ func (sb *Sandbox) extra(req Request) (*spec.Extra, error) {
 	if e := &sb.state.Launch; e.OwnID {
 		h.Idmap = idmap.Tester(e.UID, h.UID, h.GID)
 	}
-	x, err := sb.kept.Extra(asked, h, sb.state.Launch.OwnID)
+	x, err := kept.Extra(asked, h, sb.state.Launch.OwnID)
 	if err != nil {
 		return nil, err
 	}

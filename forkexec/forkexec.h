@@ -210,7 +210,7 @@ struct fx_exec {
 	int result;             // descriptor 3 of the program; 0: it has none
 	int keep_view;          // its view is to be kept open: view[]
 	struct fx_view_step *view_steps;
-	size_t n_view_steps;
+	size_t n_view_steps, n_view_first; // these before the mounts, the others after
 	const struct fx_view_check *view_checks;
 	size_t n_view_checks;
 
@@ -237,7 +237,7 @@ struct fx_status { // what the reaper reports, in host byte order
 int fx_put_all(const struct fx_exec *x, size_t *failed);
 int fx_mount_fresh(const struct fx_mount *m);
 int fx_keep_view(struct fx_exec *x);
-int fx_show_view(struct fx_exec *x, size_t *failed);
+int fx_show_view(struct fx_exec *x, size_t from, size_t to, size_t *failed);
 int fx_check_view(const struct fx_exec *x, size_t *failed);
 
 #define FX_RESULT 3   // what the program writes its own answer to

@@ -202,20 +202,20 @@ static int run_step(struct fx_exec *x, struct fx_view_step *s, struct cover *c)
 }
 
 // fx_show_view makes the mounts. The file table is the launcher's too, so nothing of it stays open.
-int fx_show_view(struct fx_exec *x, size_t *failed)
+int fx_show_view(struct fx_exec *x, size_t from, size_t to, size_t *failed)
 {
 	struct cover c = {-1, -1};
 	int r = 0;
-	if (x->n_view_steps == 0)
+	if (from == to)
 		return 0;
 	umask(0); // the program has its own
-	for (size_t i = 0; r == 0 && i < x->n_view_steps; i++) {
+	for (size_t i = from; r == 0 && i < to; i++) {
 		*failed = i;
 		r = run_step(x, &x->view_steps[i], &c);
 	}
 	close_keeping(c.under);
 	close_keeping(c.over);
-	for (size_t i = 0; i < x->n_view_steps; i++)
+	for (size_t i = from; i < to; i++)
 		if (x->view_steps[i].ours && x->view_steps[i].fd >= 0) {
 			close_keeping(x->view_steps[i].fd);
 			x->view_steps[i].fd = -1;

@@ -52,6 +52,7 @@ type ViewCheck struct {
 // Extra is what one exec sees besides what every exec of its sandbox sees, or does not see.
 type Extra struct {
 	Steps  []ViewStep
+	First  int // so many of the steps are made before the command's mounts
 	Checks []ViewCheck
 }
 
@@ -91,7 +92,7 @@ func (e *Extra) layout(m *cmem, x *C.struct_fx_exec) {
 			}
 		}
 		m.pin.Pin(&list[0])
-		x.view_steps, x.n_view_steps = &list[0], C.size_t(len(list))
+		x.view_steps, x.n_view_steps, x.n_view_first = &list[0], C.size_t(len(list)), C.size_t(e.First)
 	}
 	if len(e.Checks) > 0 {
 		list := make([]C.struct_fx_view_check, len(e.Checks))

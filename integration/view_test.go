@@ -87,7 +87,7 @@ func TestViews(t *testing.T) {
 		b.run("exec", "--view", "judge", "--bind", b.path("w")+":/opt/w", "box", "cat", "/opt/w/hint", "/w/hint").exits(1).hides("THE-HINT")
 
 		// It changes nothing for the execs after it, and makes nothing.
-		b.run("exec", "box", "--", "python3", "-c", everyWay, cases, "SESAC-EHT", "EGDUJ-EHT", "-weiv").exits(0).prints("looked").hides("found")
+		b.run("exec", "box", "--", "python3", "-c", everyWay, cases, "SESAC-EHT", "EGDUJ-EHT", "egduj-weiv").exits(0).prints("looked").hides("found")
 		for _, p := range []string{"w/hint", "w/dir"} {
 			if _, err := os.Lstat(b.path(p)); err != nil {
 				t.Error(err)
@@ -236,6 +236,7 @@ func TestLifetimeExec(t *testing.T) {
 					exits(0).prints("THE-DATATHE-DATA").hides("left", "not in")
 				b.run("exec", "box", "cat", b.path("in/golden")).exits(1).hides("THE-GOLDEN").complains("Permission denied")
 			}
+			b.run("exec", "--fresh", "/tmp", "--fresh", "~", "box", "--", "sh", "-c", "ls -A /tmp ~; test -e "+b.path("in")+" || echo hidden").exits(0).prints("hidden")
 			b.run("exec", "box", "--", "sh", "-c", "echo x >/scratch/a/data; head -c 2M /dev/zero >/tmp/big").exits(1).complains("Read-only", "No space")
 			b.run("exec", "--bind", b.path("in/data")+":/scratch/b/c", "box", "--", "sh", "-c", "cat /scratch/b/c /scratch/a/data; echo x >/scratch/f").exits(0).prints("THE-DATATHE-DATA")
 			if out := b.run("exec", "box", "--", "sh", "-c", "ls -A ~ /scratch"); strings.Contains(out.stdout, "f") || strings.Contains(out.stdout, "b\n") {

@@ -13,6 +13,7 @@ import (
 	"github.com/sandboxrun/sandboxrun/container/lookup"
 	"github.com/sandboxrun/sandboxrun/container/result"
 	"github.com/sandboxrun/sandboxrun/forkexec"
+	"github.com/sandboxrun/sandboxrun/spec"
 	"github.com/sandboxrun/sandboxrun/transfer"
 )
 
@@ -23,7 +24,7 @@ type carriedBy struct {
 }
 
 // carry covers what is denied and puts what the exec brings into its command. What is fresh hides covers below it, so it comes last.
-func (r *Running) carry(req Request, cmd *forkexec.Command, in lookup.Root) (err error) {
+func (r *Running) carry(req Request, cmd *forkexec.Command, in lookup.Root, x *spec.Extra) (err error) {
 	if r.lookouts, err = deny.Look(r.sb.state.Launch.Watch, in); err != nil {
 		return err
 	}
@@ -54,7 +55,7 @@ func (r *Running) carry(req Request, cmd *forkexec.Command, in lookup.Root) (err
 	}
 	r.carried.collect = req.Collect
 	cmd.KeepView = len(req.Collect) > 0
-	return nil
+	return r.show(x, cmd, in)
 }
 
 // overflowed makes that the outcome, where nothing else has ended the program before.

@@ -17,7 +17,7 @@ import (
 
 // This file decides the command of an exec, and says whose fault it was that one could not be started.
 
-// command decides the whole exec.
+// command decides the command of an exec.
 func (sb *Sandbox) command(req Request, in lookup.Root, x *spec.Extra) (forkexec.Command, error) {
 	e := &sb.state.Launch
 	if len(req.Args) == 0 {
@@ -63,8 +63,12 @@ func (sb *Sandbox) decodeFilter(data []byte) ([]unix.SockFilter, error) {
 // paths (package deny), and a program that makes and removes such a path all the time must not keep others from starting.
 func lostRace(err error) bool {
 	var step *forkexec.StepError
-	return errors.As(err, &step) && (step.Step == forkexec.StepMount || step.Step == forkexec.StepShow) &&
-		(step.Err == unix.ENOENT || step.Err == unix.ENOTDIR || step.Err == unix.ELOOP)
+	if !errors.As(err, &step) {
+		return false
+	}
+	gone := step.Err == unix.ENOENT || step.Err == unix.ENOTDIR || step.Err == unix.ELOOP
+	// What an exec alone sees may lie beside what a program renames all the time.
+	return step.Step == forkexec.StepMount && gone || step.Step == forkexec.StepShow && (gone || step.Err == unix.EEXIST || step.Err == unix.EINVAL)
 }
 
 const raceTries = 20

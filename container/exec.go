@@ -100,11 +100,7 @@ func (sb *Sandbox) begin(req Request) (_ *Running, err error) {
 		return nil, err
 	}
 	r := &Running{sb: sb, started: started, limits: sb.effective(req), redactor: req.redactor, args: req.Args}
-	x, err := sb.extra(req)
-	if err != nil {
-		return nil, r.refused(err)
-	}
-	cmd, err := sb.command(req, in, x)
+	cmd, x, err := sb.decide(req, in)
 	r.cwd = cmd.Dir
 	if err != nil {
 		return nil, r.refused(err)
@@ -135,10 +131,7 @@ func (sb *Sandbox) begin(req Request) (_ *Running, err error) {
 			r.lookouts.Close()
 		}
 	}()
-	if err = r.carry(req, &cmd, in); err != nil {
-		return nil, err
-	}
-	if err = r.show(x, &cmd, in); err != nil {
+	if err = r.carry(req, &cmd, in, x); err != nil {
 		return nil, err
 	}
 	defer cmd.Extra.Close()

@@ -90,19 +90,13 @@ func (m *Made) fill(base *os.File, p *policy.Policy, plan *spec.Plan) error {
 	p.Files.Binds = slices.Clone(p.Files.Binds)
 	for i := range p.Files.Binds {
 		b := &p.Files.Binds[i]
-		if !b.Copy {
+		at := slices.IndexFunc(plan.View.Mounts, func(v rootfs.Mount) bool {
+			return v.Kind == rootfs.MountBind && v.From == b.From && v.Source != ""
+		})
+		if !b.Copy || at < 0 { // it may be skipped, since it is not there
 			continue
 		}
-		source := ""
-		for _, v := range plan.View.Mounts {
-			if v.Kind == rootfs.MountBind && v.From == b.From && v.Source != "" {
-				source = v.Source
-			}
-		}
-		if source == "" {
-			continue // skipped, since it is not there
-		}
-		name := fmt.Sprintf("copy-%d", i)
+		name, source := fmt.Sprintf("copy-%d", i), plan.View.Mounts[at].Source
 		dropped, err := made.Copy(base, name, source, uid, gid, deniedIn(plan.View, source))
 		if err != nil {
 			return err

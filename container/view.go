@@ -73,6 +73,14 @@ func (sb *Sandbox) extra(req Request) (*spec.Extra, error) {
 	return x, x.CheckFresh(fresh)
 }
 
+// decide decides the whole exec.
+func (sb *Sandbox) decide(req Request, in lookup.Root) (cmd forkexec.Command, x *spec.Extra, err error) {
+	if x, err = sb.extra(req); err == nil {
+		cmd, err = sb.command(req, in, x)
+	}
+	return cmd, x, err
+}
+
 // show adds it to the command.
 func (r *Running) show(x *spec.Extra, cmd *forkexec.Command, in lookup.Root) error {
 	if x == nil {

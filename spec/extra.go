@@ -63,6 +63,7 @@ func (k *Kept) Extra(v policy.View, h *Host, own bool) (*Extra, error) {
 	}
 	x := &Extra{After: after, Warnings: slices.DeleteFunc(slices.Clone(after.Skipped), func(s string) bool { return slices.Contains(before.Skipped, s) })}
 	x.compare(before, after)
+	x.links(before, after)
 	x.absent(before, after)
 	return x, x.idmapped(h, own, k.Request.Policy.Base.From)
 }
@@ -81,11 +82,9 @@ func (x *Extra) compare(before, after *rootfs.View) {
 		})
 	}
 	for _, m := range after.Mounts { // parents come first
-		old, ok := was[m.Target]
-		same := ok && old.Kind == m.Kind && old.Source == m.Source && old.Writable == m.Writable && old.Content == m.Content
 		switch {
 		case m.Pin:
-		case !same || m.Kind == rootfs.MountMask && over(m.Target):
+		case !sameMount(was[m.Target], m) || m.Kind == rootfs.MountMask && over(m.Target):
 			x.Mounts = append(x.Mounts, m)
 		case over(m.Target):
 			x.Again = append(x.Again, m.Target)
@@ -94,11 +93,19 @@ func (x *Extra) compare(before, after *rootfs.View) {
 			x.Masked = append(x.Masked, m.Target)
 		}
 	}
+}
+
+// links finds the links that are new.
+func (x *Extra) links(before, after *rootfs.View) {
 	for _, e := range after.Entries {
 		if e.Kind == rootfs.EntrySymlink && !slices.Contains(before.Entries, e) {
 			x.Links = append(x.Links, e)
 		}
 	}
+}
+
+func sameMount(a, b rootfs.Mount) bool {
+	return a.Kind == b.Kind && a.Source == b.Source && a.Writable == b.Writable && a.Content == b.Content
 }
 
 // absent says what cannot be hidden, because it is not there.

@@ -75,44 +75,49 @@ func below(plan *spec.Plan, around rootfs.Mount) []rootfs.Mount {
 // ExecSteps make the tmpfs on which there are other mounts: these are copied before, and put into the new one.
 func ExecSteps(plan *spec.Plan) []forkexec.ViewStep {
 	var steps []forkexec.ViewStep
-	add := func(s forkexec.ViewStep) int {
-		steps = append(steps, s)
-		return len(steps) - 1
-	}
 	for i, m := range plan.View.Mounts {
-		on := below(plan, m)
-		if !m.PerExec || len(on) == 0 {
-			continue
-		}
-		held := make([]int, len(on))
-		for j, n := range on {
-			held[j] = add(forkexec.ViewStep{Kind: forkexec.ViewHold, Target: n.Target})
-		}
-		options := spec.ViewMount(i, m, plan.Exec).Options
-		_, data := mountOptions(options)
-		add(forkexec.ViewStep{Kind: forkexec.ViewCover, Target: m.Target, Source: data})
-		made := map[string]bool{}
-		for _, n := range on {
-			rel := strings.TrimPrefix(n.Target, m.Target+"/")
-			for at := range len(rel) {
-				if rel[at] == '/' && !made[rel[:at]] {
-					made[rel[:at]] = true
-					add(forkexec.ViewStep{Kind: forkexec.ViewDir, Target: rel[:at]})
-				}
-			}
-			kind := forkexec.ViewFile
-			if n.Dir {
-				kind = forkexec.ViewDir
-			}
-			made[rel] = true
-			add(forkexec.ViewStep{Kind: kind, Target: rel})
-		}
-		add(forkexec.ViewStep{Kind: forkexec.ViewCovered, Target: m.Target, Attributes: idmap.BindAttributes(options)})
-		for j, n := range on {
-			steps[held[j]].For = add(forkexec.ViewStep{Kind: forkexec.ViewAttach, Target: n.Target})
+		if on := below(plan, m); m.PerExec && len(on) > 0 {
+			steps = renew(steps, m, on, spec.ViewMount(i, m, plan.Exec).Options)
 		}
 	}
 	return steps
+}
+
+// renew makes one of them, with what is on it.
+func renew(steps []forkexec.ViewStep, m rootfs.Mount, on []rootfs.Mount, options []string) []forkexec.ViewStep {
+	first := len(steps)
+	for _, n := range on {
+		steps = append(steps, forkexec.ViewStep{Kind: forkexec.ViewHold, Target: n.Target})
+	}
+	_, data := mountOptions(options)
+	steps = append(steps, forkexec.ViewStep{Kind: forkexec.ViewCover, Target: m.Target, Source: data})
+	made := map[string]bool{}
+	for _, n := range on {
+		steps = append(steps, points(strings.TrimPrefix(n.Target, m.Target+"/"), n.Dir, made)...)
+	}
+	steps = append(steps, forkexec.ViewStep{Kind: forkexec.ViewCovered, Target: m.Target, Attributes: idmap.BindAttributes(options)})
+	for i, n := range on {
+		steps[first+i].For = len(steps)
+		steps = append(steps, forkexec.ViewStep{Kind: forkexec.ViewAttach, Target: n.Target})
+	}
+	return steps
+}
+
+// points make a mount point in a cover, with the directories on the way.
+func points(rel string, dir bool, made map[string]bool) []forkexec.ViewStep {
+	var steps []forkexec.ViewStep
+	for at := range len(rel) {
+		if rel[at] == '/' && !made[rel[:at]] {
+			made[rel[:at]] = true
+			steps = append(steps, forkexec.ViewStep{Kind: forkexec.ViewDir, Target: rel[:at]})
+		}
+	}
+	kind := forkexec.ViewFile
+	if dir {
+		kind = forkexec.ViewDir
+	}
+	made[rel] = true
+	return append(steps, forkexec.ViewStep{Kind: kind, Target: rel})
 }
 
 func freshTmpfs(plan *spec.Plan, i int) forkexec.Mount {

@@ -183,28 +183,23 @@ func unlink(dir *os.File, name string) error {
 
 // each calls do, which removes it, for each entry of a directory until there is none.
 func each(dir *os.File, do func(name string) error) error {
-	for {
-		if _, err := dir.Seek(0, io.SeekStart); err != nil {
-			return err
-		}
-		some := false
-		for {
-			names, err := dir.Readdirnames(1000)
-			for _, n := range names {
-				some = true
-				if err := do(n); err != nil {
-					return err
-				}
-			}
-			if errors.Is(err, io.EOF) {
-				break
-			}
-			if err != nil {
+	for read := 0; ; {
+		names, err := dir.Readdirnames(1000)
+		for _, n := range names {
+			if err := do(n); err != nil {
 				return err
 			}
 		}
-		if !some {
+		read += len(names)
+		switch {
+		case errors.Is(err, io.EOF) && read == 0:
 			return nil
+		case errors.Is(err, io.EOF): // what was added or passed over meanwhile
+			read = 0
+			_, err = dir.Seek(0, io.SeekStart)
+		}
+		if err != nil {
+			return err
 		}
 	}
 }

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
+	"os"
 	"path"
 	"slices"
 	"strings"
@@ -36,42 +38,40 @@ type point struct {
 // points covers each directory in which something is missing.
 func (m *maker) points() error {
 	missing := map[string][]point{} // by the directory
-	var shown []string
-	add := func(p point) error {
-		if slices.ContainsFunc(shown, func(s string) bool { return within(p.name, s) }) {
-			return nil // what is mounted there has it
-		}
+	for _, p := range m.wanted() {
 		dir, err := m.nearest(p)
-		if err == nil && dir != "" {
+		if err != nil {
+			return err
+		}
+		if dir != "" {
 			missing[dir] = append(missing[dir], p)
 		}
-		return err
 	}
-	for _, k := range m.x.Mounts {
-		if k.Kind == rootfs.MountMask {
-			continue
-		}
-		if err := add(point{name: k.Target, dir: k.Dir, from: k.From}); err != nil {
-			return err
-		}
-		shown = append(shown, k.Target)
-	}
-	for _, l := range m.x.Links {
-		if err := add(point{name: l.Path, link: l.Content, from: l.Path}); err != nil {
-			return err
-		}
-	}
-	dirs := make([]string, 0, len(missing))
-	for d := range missing {
-		dirs = append(dirs, d)
-	}
-	slices.SortFunc(dirs, func(a, b string) int { return cmp.Or(cmp.Compare(len(a), len(b)), cmp.Compare(a, b)) })
-	for _, d := range dirs {
+	for _, d := range slices.SortedFunc(maps.Keys(missing), func(a, b string) int { return cmp.Or(cmp.Compare(len(a), len(b)), cmp.Compare(a, b)) }) {
 		if err := m.coverDir(d, missing[d]); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// wanted are all mount points and links, but for those that something else brings which is mounted.
+func (m *maker) wanted() []point {
+	var list []point
+	add := func(p point) {
+		if !slices.ContainsFunc(list, func(o point) bool { return o.link == "" && within(p.name, o.name) }) {
+			list = append(list, p)
+		}
+	}
+	for _, k := range m.x.Mounts {
+		if k.Kind != rootfs.MountMask {
+			add(point{name: k.Target, dir: k.Dir, from: k.From})
+		}
+	}
+	for _, l := range m.x.Links {
+		add(point{name: l.Path, link: l.Content, from: l.Path})
+	}
+	return list
 }
 
 // nearest is the directory around what is missing; empty if nothing is.
@@ -137,37 +137,50 @@ func (m *maker) coverDir(dir string, missing []point) error {
 	m.step(forkexec.ViewStep{Kind: forkexec.ViewCover, Target: dir, Source: m.options(&st)})
 	if fresh {
 		m.againMounts(dir)
-	} else {
-		names, err := f.Readdirnames(mostEntries + 1)
-		if err != nil && !errors.Is(err, io.EOF) {
-			return fault.New(CodeTarget, "choose another target", "%s: read %q inside: %w", missing[0].from, dir, err)
-		}
-		if len(names) > mostEntries {
-			return fault.New(CodeTarget, "choose another target", "%s: %q cannot be shown in %q, which has more than %d entries", missing[0].from, missing[0].name, dir, mostEntries)
-		}
-		for _, name := range names {
-			m.again(int(f.Fd()), dir, name)
-		}
+	} else if err := m.againAll(f, dir, missing[0]); err != nil {
+		return err
 	}
 	m.makePoints(dir, missing)
 	attributes := uint64(unix.MOUNT_ATTR_NOSUID | unix.MOUNT_ATTR_NODEV)
-	for flag, a := range map[int64]uint64{unix.ST_NOEXEC: unix.MOUNT_ATTR_NOEXEC, unix.ST_RDONLY: unix.MOUNT_ATTR_RDONLY} {
-		if on.Flags&flag != 0 && (a != unix.MOUNT_ATTR_RDONLY || readOnly) {
-			attributes |= a
-		}
+	if on.Flags&unix.ST_NOEXEC != 0 {
+		attributes |= unix.MOUNT_ATTR_NOEXEC
+	}
+	if readOnly {
+		attributes |= unix.MOUNT_ATTR_RDONLY
 	}
 	m.step(forkexec.ViewStep{Kind: forkexec.ViewCovered, Target: dir, Attributes: attributes})
 	m.out.Tmpfs = append(m.out.Tmpfs, dir)
-	for _, k := range m.x.After.Mounts { // a link is made anew, and so is what hides where it leads
-		if k.Kind == rootfs.MountMask && k.Link && path.Dir(k.Target) == dir {
-			m.mask(k)
-		}
-	}
+	m.linksAgain(dir)
 	if !readOnly && !fresh {
 		m.out.Warnings = append(m.out.Warnings, fmt.Sprintf("%s: new files in %q itself are this exec's own and gone after it: nothing was at %q for others to see",
 			missing[0].from, dir, missing[0].name))
 	}
 	return nil
+}
+
+// againAll shows what is in a directory that is covered.
+func (m *maker) againAll(f *os.File, dir string, p point) error {
+	names, err := f.Readdirnames(mostEntries + 1)
+	if err != nil && !errors.Is(err, io.EOF) {
+		return fault.New(CodeTarget, "choose another target", "%s: read %q inside: %w", p.from, dir, err)
+	}
+	if len(names) > mostEntries {
+		return fault.New(CodeTarget, "choose another target", "%s: %q cannot be shown in %q, which has more than %d entries", p.from, p.name, dir, mostEntries)
+	}
+	slices.Sort(names) // one that is renamed meanwhile may be listed twice
+	for _, name := range slices.Compact(names) {
+		m.again(int(f.Fd()), name)
+	}
+	return nil
+}
+
+// linksAgain hides where links lead that were made anew.
+func (m *maker) linksAgain(dir string) {
+	for _, k := range m.x.After.Mounts {
+		if k.Kind == rootfs.MountMask && k.Link && path.Dir(k.Target) == dir {
+			m.mask(k)
+		}
+	}
 }
 
 // options are those of a tmpfs whose root is like the directory that it covers.
@@ -180,7 +193,7 @@ func (m *maker) options(st *unix.Stat_t) string {
 }
 
 // again shows one entry of a directory that is covered. One that has gone has gone.
-func (m *maker) again(dir int, name, entry string) {
+func (m *maker) again(dir int, entry string) {
 	var st unix.Stat_t
 	if unix.Fstatat(dir, entry, &st, unix.AT_SYMLINK_NOFOLLOW) != nil {
 		return

@@ -118,19 +118,24 @@ func (m *maker) attach(held map[string]int) error {
 			m.out.Steps[held[k.Target]].For = m.step(forkexec.ViewStep{Kind: forkexec.ViewAttach, Target: k.Target})
 			continue
 		}
-		for i, p := range trees[k.Target] {
+		for _, p := range trees[k.Target] {
 			m.step(forkexec.ViewStep{Kind: forkexec.ViewAttach, Target: path.Join(k.Target, p.Rel), Tree: p.Tree})
-			var st unix.Stat_t
-			if i > 0 {
-				continue
-			}
-			if err := unix.Fstat(int(p.Tree.Fd()), &st); err != nil {
-				return fault.New(codeMissing, "", "look at %q: %w", k.Source, err)
-			}
-			if !m.hidden(k.Target) {
-				m.out.Checks = append(m.out.Checks, forkexec.ViewCheck{Path: k.Target, Dev: st.Dev, Ino: st.Ino, Writable: k.Writable})
-			}
 		}
+		if err := m.checkShown(k, trees[k.Target][0].Tree); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// checkShown has the program look whether it sees what was opened.
+func (m *maker) checkShown(k rootfs.Mount, tree *os.File) error {
+	var st unix.Stat_t
+	if err := unix.Fstat(int(tree.Fd()), &st); err != nil {
+		return fault.New(codeMissing, "", "look at %q: %w", k.Source, err)
+	}
+	if !m.hidden(k.Target) {
+		m.out.Checks = append(m.out.Checks, forkexec.ViewCheck{Path: k.Target, Dev: st.Dev, Ino: st.Ino, Writable: k.Writable})
 	}
 	return nil
 }

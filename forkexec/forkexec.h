@@ -236,6 +236,7 @@ struct fx_status { // what the reaper reports, in host byte order
 
 int fx_put_all(const struct fx_exec *x, size_t *failed);
 int fx_mount_fresh(const struct fx_mount *m);
+int fx_keep_namespace(struct fx_exec *x);
 int fx_keep_view(struct fx_exec *x);
 int fx_show_view(struct fx_exec *x, size_t from, size_t to, size_t *failed);
 int fx_check_view(const struct fx_exec *x, size_t *failed);

@@ -6,6 +6,7 @@ import (
 	"path"
 	"slices"
 
+	"github.com/sandboxrun/sandboxrun/fault"
 	"github.com/sandboxrun/sandboxrun/rootfs"
 	"github.com/sandboxrun/sandboxrun/rootfs/compile"
 	"github.com/sandboxrun/sandboxrun/spec/policy"
@@ -42,7 +43,7 @@ func (k *Kept) Named(name string, also policy.View) (policy.View, error) {
 	}
 	v, ok := k.Views[name]
 	if !ok {
-		return v, &rootfs.Error{Code: "view_unknown", Message: fmt.Sprintf("the policy has no view %q", name), Hint: "add a table [views." + name + "] to the policy"}
+		return v, fault.New("view_unknown", "add a table [views."+name+"] to the policy", "the policy has no view %q", name)
 	}
 	return policy.View{Read: slices.Concat(v.Read, also.Read), Binds: slices.Concat(v.Binds, also.Binds), Deny: slices.Concat(v.Deny, also.Deny)}, nil
 }
@@ -130,11 +131,7 @@ func (x *Extra) idmapped(h *Host, own bool, base string) error {
 			x.Warnings = append(x.Warnings, fmt.Sprintf("%s %q: it cannot be idmapped: %v. The program can read only the files there that everybody may read",
 				m.From, m.Source, err))
 		case len(left) > 0:
-			return &rootfs.Error{
-				Code:    CodeNotIdmapped,
-				Message: fmt.Sprintf("%s %q: what is mounted at %q cannot be shown: %s", m.From, m.Source, left[0].Path, left[0].Why),
-				Hint:    "name a part of it that does not have this mount",
-			}
+			return fault.New(CodeNotIdmapped, "name a part of it that does not have this mount", "%s %q: what is mounted at %q cannot be shown: %s", m.From, m.Source, left[0].Path, left[0].Why)
 		default:
 			m.Idmapped = true
 		}
@@ -157,10 +154,7 @@ func (x *Extra) CheckFresh(fresh []string) error {
 	for _, m := range x.Mounts {
 		for _, f := range fresh {
 			if m.Kind != rootfs.MountMask && (below(m.Target, f) || below(f, m.Target)) {
-				return &rootfs.Error{
-					Code: "fresh_unusable", Message: fmt.Sprintf("fresh %q and %s: %q cannot be both", f, m.From, m.Target),
-					Hint: "leave one of them out",
-				}
+				return fault.New("fresh_unusable", "leave one of them out", "fresh %q and %s: %q cannot be both", f, m.From, m.Target)
 			}
 		}
 	}

@@ -2,11 +2,12 @@ package spec
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
 
-	"github.com/sandboxrun/sandboxrun/rootfs"
+	"github.com/sandboxrun/sandboxrun/fault"
 	"github.com/sandboxrun/sandboxrun/spec/policy"
 )
 
@@ -69,7 +70,7 @@ func extraOf(t *testing.T, text string) string {
 		t.Fatal(err)
 	}
 	x, err := kept.Extra(v, h, false)
-	if e, ok := err.(*rootfs.Error); ok { //nolint:errorlint // it is never wrapped
+	if e, ok := errors.AsType[*fault.Error](err); ok {
 		return "error " + e.Code
 	}
 	if err != nil {

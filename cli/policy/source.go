@@ -5,6 +5,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"github.com/sandboxrun/sandboxrun/ceiling"
 	"github.com/sandboxrun/sandboxrun/cli/caller"
 	"github.com/sandboxrun/sandboxrun/cli/flags"
 	"github.com/sandboxrun/sandboxrun/container"
@@ -21,8 +22,11 @@ type Source struct {
 	Grants    Grants            // what the command line adds to it
 	Env       map[string]string // variables of the exec; see spec.Host.ExecEnv
 	Trust     trust.Known
-	Keep      bool   // what is made on disk stays when the sandbox has ended
-	View      string // of the policy, whose files are to be seen as the sandbox's
+	// Ceiling, if it is set, says that the policy is of somebody whom nobody trusts: it is held below, reads no file and no variable, and is
+	// a preset where it has a name.
+	Ceiling *ceiling.Ceiling
+	Keep    bool   // what is made on disk stays when the sandbox has ended
+	View    string // of the policy, whose files are to be seen as the sandbox's
 }
 
 // Grants are what the flags of a command line add to a policy, in their order.

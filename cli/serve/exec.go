@@ -121,7 +121,7 @@ func (x *servedExec) end() {
 	defer x.mu.Unlock()
 	x.ending = true
 	if x.running != nil {
-		_ = x.running.Kill() // it may have ended
+		_ = x.running.Cancel() // it may have ended
 	}
 }
 
@@ -130,7 +130,7 @@ func (x *servedExec) runs(r *container.Running) {
 	defer x.mu.Unlock()
 	x.running = r
 	if r != nil && x.ending {
-		_ = r.Kill()
+		_ = r.Cancel()
 	}
 	close(x.known)
 }
@@ -187,12 +187,16 @@ func (n *session) execRequest(b *served, x *servedExec, r *rpc.Request) (contain
 		return req, err
 	}
 	var err error
+	if err := n.ofHost("exec: view, read, bind and deny", q.View != "" || len(q.Read)+len(q.Bind)+len(q.Deny) > 0, "let the policy show it to the whole sandbox"); err != nil {
+		return req, err
+	}
 	if req.View, err = flagsOf(map[string][]string{"read": q.Read, "bind": q.Bind, "deny": q.Deny}).View(n.Caller, q.View); err != nil {
 		return req, err
 	}
 	if req.Put, err = n.puts(b, q.Put); err != nil {
 		return req, err
 	}
+	req.CollectMax = maxAnswer
 	req.Collect, err = n.collects(q.Collect)
 	return req, err
 }

@@ -7,9 +7,9 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/sandboxrun/sandboxrun/container/idmap"
-	"github.com/sandboxrun/sandboxrun/container/procfs"
 	"github.com/sandboxrun/sandboxrun/forkexec"
 	"github.com/sandboxrun/sandboxrun/rootfs"
+	"github.com/sandboxrun/sandboxrun/rootfs/pathname"
 	"github.com/sandboxrun/sandboxrun/spec"
 )
 
@@ -64,7 +64,7 @@ func hideProc(p string) forkexec.Mount {
 func below(plan *spec.Plan, around rootfs.Mount) []rootfs.Mount {
 	var list []rootfs.Mount
 	for _, m := range plan.View.Mounts {
-		within := func(dir string) bool { return m.Target != dir && procfs.Within(m.Target, dir) }
+		within := func(dir string) bool { return m.Target != dir && pathname.Within(m.Target, dir) }
 		if !m.Pin && within(around.Target) && !slices.ContainsFunc(list, func(n rootfs.Mount) bool { return within(n.Target) }) {
 			list = append(list, m)
 		}

@@ -17,6 +17,7 @@ import (
 	"github.com/sandboxrun/sandboxrun/fault"
 	"github.com/sandboxrun/sandboxrun/forkexec"
 	"github.com/sandboxrun/sandboxrun/rootfs"
+	"github.com/sandboxrun/sandboxrun/rootfs/pathname"
 )
 
 // This file makes the mount points, and links, that are missing.
@@ -59,7 +60,7 @@ func (m *maker) points() error {
 func (m *maker) wanted() []point {
 	var list []point
 	add := func(p point) {
-		if !slices.ContainsFunc(list, func(o point) bool { return o.link == "" && within(p.name, o.name) }) {
+		if !slices.ContainsFunc(list, func(o point) bool { return o.link == "" && pathname.Within(p.name, o.name) }) {
 			list = append(list, p)
 		}
 	}
@@ -217,7 +218,7 @@ func (m *maker) again(dir int, entry string) {
 func (m *maker) againMounts(dir string) {
 	seen := map[string]bool{}
 	for _, k := range m.x.After.Mounts {
-		if k.Pin || k.Target == dir || !within(k.Target, dir) || slices.ContainsFunc(m.x.Mounts, func(n rootfs.Mount) bool { return n.Target == k.Target }) {
+		if k.Pin || k.Target == dir || !pathname.Within(k.Target, dir) || slices.ContainsFunc(m.x.Mounts, func(n rootfs.Mount) bool { return n.Target == k.Target }) {
 			continue
 		}
 		entry, below, _ := strings.Cut(strings.TrimPrefix(k.Target, dir+"/"), "/")
@@ -260,6 +261,3 @@ func (m *maker) makePoints(dir string, missing []point) {
 		m.step(s)
 	}
 }
-
-// within says whether a path is a directory or lies below it.
-func within(p, dir string) bool { return p == dir || strings.HasPrefix(p, dir+"/") }

@@ -14,6 +14,9 @@ func (p *Policy) Canonical() []byte { return marshal(encode(policyKeys(), p), ""
 // Readable is Canonical for people.
 func (p *Policy) Readable() []byte { return marshal(encode(policyKeys(), p), "  ") }
 
+// Redigest makes the digest anew, of a policy that was changed after it was read.
+func (p *Policy) Redigest() { p.Digest = digest(encode(policyKeys(), p)) }
+
 // digest is the SHA-256, in hex, of a policy in its canonical form.
 func digest(written map[string]any) string {
 	sum := sha256.Sum256(marshal(written, ""))

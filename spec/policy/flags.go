@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/sandboxrun/sandboxrun/fault"
 	"github.com/sandboxrun/sandboxrun/netpolicy"
-	"github.com/sandboxrun/sandboxrun/rootfs"
 	"github.com/sandboxrun/sandboxrun/spec/document"
 )
 
@@ -45,10 +45,7 @@ func ViewOf(in Input) (View, error) {
 	}
 	for _, b := range p.Files.Binds {
 		if b.Writable {
-			return View{}, &rootfs.Error{
-				Code: "policy_invalid", Message: fmt.Sprintf("%s %q: what one exec alone sees is read-only", b.From, b.Target),
-				Hint: "leave :rw out, or grant it to the whole sandbox",
-			}
+			return View{}, fault.New("policy_invalid", "leave :rw out, or grant it to the whole sandbox", "%s %q: what one exec alone sees is read-only", b.From, b.Target)
 		}
 	}
 	return View{p.Files.Read, p.Files.Binds, p.Files.Deny}, nil

@@ -17,6 +17,7 @@ import (
 	"github.com/sandboxrun/sandboxrun/container/made"
 	"github.com/sandboxrun/sandboxrun/fault"
 	"github.com/sandboxrun/sandboxrun/rootfs"
+	"github.com/sandboxrun/sandboxrun/rootfs/pathname"
 	"github.com/sandboxrun/sandboxrun/spec"
 	"github.com/sandboxrun/sandboxrun/spec/policy"
 )
@@ -83,6 +84,9 @@ func (m *Made) fill(base *os.File, p *policy.Policy, plan *spec.Plan) error {
 		if err := made.Dir(base, "workspace", uid, gid); err != nil {
 			return err
 		}
+		if err := points(base, w.Path, plan.View, uid, gid); err != nil {
+			return err
+		}
 		on := *w
 		on.Source = filepath.Join(m.record.Path, "workspace")
 		p.Files.Workspace = &on
@@ -105,6 +109,22 @@ func (m *Made) fill(base *os.File, p *policy.Policy, plan *spec.Plan) error {
 			m.Warnings = append(m.Warnings, fmt.Sprintf("%s: not copied: %q: %s", b.From, d.Path, d.Why))
 		}
 		b.Source, b.Writable = filepath.Join(m.record.Path, name), true
+	}
+	return nil
+}
+
+// points makes what the view mounts on in a workspace: it was compiled with one in memory, where mount points are made.
+func points(base *os.File, workspace string, v *rootfs.View, uid, gid int) error {
+	var on []string
+	for _, m := range v.Mounts { // parents come first
+		if m.Pin || m.Kind == rootfs.MountMask || m.Target == workspace || !pathname.Within(m.Target, workspace) ||
+			slices.ContainsFunc(on, func(o string) bool { return pathname.Within(m.Target, o) }) {
+			continue
+		}
+		on = append(on, m.Target)
+		if err := made.Point(base, path.Join("workspace", m.Target[len(workspace):]), m.Dir, uid, gid); err != nil {
+			return err
+		}
 	}
 	return nil
 }

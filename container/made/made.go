@@ -69,6 +69,30 @@ func Dir(base *os.File, name string, uid, gid int) error {
 	return nil
 }
 
+// Point makes a mount point in it, with the directories on the way. Nobody else can write there yet.
+func Point(base *os.File, name string, dir bool, uid, gid int) error {
+	at := ""
+	for part := range strings.SplitSeq(name, "/") {
+		at = filepath.Join(at, part)
+		var err error
+		if at == name && !dir {
+			err = unix.Mknodat(int(base.Fd()), at, unix.S_IFREG|0o644, 0)
+		} else {
+			err = unix.Mkdirat(int(base.Fd()), at, 0o755)
+		}
+		if errors.Is(err, unix.EEXIST) {
+			continue
+		}
+		if err == nil {
+			err = unix.Fchownat(int(base.Fd()), at, uid, gid, unix.AT_SYMLINK_NOFOLLOW)
+		}
+		if err != nil {
+			return fault.New(Code, "", "make %q: %w", at, err)
+		}
+	}
+	return nil
+}
+
 // Copy copies a file or directory of the host into it. No part of source is a link. Of what is in it, skip leaves out what it says of.
 func Copy(base *os.File, name, source string, uid, gid int, skip func(rel string) bool) ([]transfer.Dropped, error) {
 	how := unix.OpenHow{Flags: unix.O_RDONLY | unix.O_NONBLOCK | unix.O_NOCTTY | unix.O_CLOEXEC, Resolve: unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS}

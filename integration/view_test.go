@@ -176,9 +176,12 @@ func TestViewsAreChecked(t *testing.T) {
 		w.binary = binary
 		defer func() { w.binary = product }()
 		viewBox(b)
-		for layer, want := range map[string]string{"view mask": "is denied, and the program could open it", "view grant": "is not the file that was to be shown"} {
-			a := b.call(call{env: []string{"SANDBOXRUN_SABOTAGE=" + layer}}, "exec", "--view", "judge", "box", "touch", "/w/ran")
-			a.exits(125).complains("isolation_check_failed", want)
+		for _, c := range []struct{ layer, option, value, want string }{
+			{"view mask", "--view", "judge", "is denied, and the program could open it"},
+			{"view grant", "--bind", b.path("judge.py") + ":/opt/x", "is not the file that was to be shown"},
+		} {
+			a := b.call(call{env: []string{"SANDBOXRUN_SABOTAGE=" + c.layer}}, "exec", c.option, c.value, "box", "touch", "/w/ran")
+			a.exits(125).complains("isolation_check_failed", c.want)
 			if _, err := os.Lstat(b.path("w/ran")); err == nil {
 				t.Error("the program ran")
 			}

@@ -163,13 +163,13 @@ func (s *Store) noteMade(id string) (*os.File, error) {
 			f.Close()
 		}
 		if !errors.Is(err, fs.ErrExist) {
-			return nil, fail("state_unusable", fault.DiskHint, "note what is made on disk: %w", fault.Cause(err))
+			return nil, fail(fault.StateUnusable, fault.DiskHint, "note what is made on disk: %w", fault.Cause(err))
 		}
 		if err := s.sweepMade(id); err != nil {
 			return nil, err
 		}
 	}
-	return nil, fail("id_in_use", "choose another id, or end that one: sandboxrun delete "+id, "sandbox %q exists already", id)
+	return nil, fail(fault.IDInUse, "choose another id, or end that one: sandboxrun delete "+id, "sandbox %q exists already", id)
 }
 
 func (m *Made) save() error {
@@ -178,7 +178,7 @@ func (m *Made) save() error {
 		_, err = m.note.WriteAt(data, 0) // it only becomes longer
 	}
 	if err != nil {
-		return fail("state_unusable", fault.DiskHint, "note what is made on disk: %w", fault.Cause(err))
+		return fail(fault.StateUnusable, fault.DiskHint, "note what is made on disk: %w", fault.Cause(err))
 	}
 	return nil
 }

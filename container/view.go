@@ -13,6 +13,7 @@ import (
 	"github.com/sandboxrun/sandboxrun/container/lookup"
 	"github.com/sandboxrun/sandboxrun/container/trust"
 	"github.com/sandboxrun/sandboxrun/container/views"
+	"github.com/sandboxrun/sandboxrun/fault"
 	"github.com/sandboxrun/sandboxrun/forkexec"
 	"github.com/sandboxrun/sandboxrun/spec"
 	"github.com/sandboxrun/sandboxrun/spec/policy"
@@ -39,7 +40,7 @@ func (sb *Sandbox) extra(req Request) (*spec.Extra, error) {
 	if kept == nil {
 		kept = &spec.Kept{}
 		if err := json.Unmarshal(sb.keptData, kept); err != nil {
-			return nil, fail("sandbox_lost", "", "read the policy of sandbox %q: %w", sb.state.ID, err)
+			return nil, fail(fault.SandboxLost, "", "read the policy of sandbox %q: %w", sb.state.ID, err)
 		}
 	}
 	asked, err := kept.Named(req.View.Name, req.View.View)
@@ -129,13 +130,13 @@ func viewsProgram(x *spec.Extra, name, dir, pathVar string) (string, bool) {
 func (sb *Sandbox) notShown(step *forkexec.StepError) error {
 	switch {
 	case step.Step == forkexec.StepShow:
-		return fail(views.CodeTarget, "did it change just now?", "show %s to this exec alone: %w", step.Detail, step.Err)
+		return fail(fault.ViewTarget, "did it change just now?", "show %s to this exec alone: %w", step.Detail, step.Err)
 	case step.Err == unix.EEXIST:
-		return fail("isolation_check_failed", "", "%s is denied, and the program could open it", step.Detail)
+		return fail(fault.IsolationCheckFailed, "", "%s is denied, and the program could open it", step.Detail)
 	case step.Err == unix.EROFS:
-		return fail("isolation_check_failed", "", "%s is to be read-only, and its mount is writable", step.Detail)
+		return fail(fault.IsolationCheckFailed, "", "%s is to be read-only, and its mount is writable", step.Detail)
 	case step.Err == unix.ESTALE:
-		return fail("isolation_check_failed", "did it change just now?", "%s is not the file that was to be shown", step.Detail)
+		return fail(fault.IsolationCheckFailed, "did it change just now?", "%s is not the file that was to be shown", step.Detail)
 	}
-	return fail("grant_unreadable", "the program needs to be able to search the directories above it", "%s: the program does not see it: %w", step.Detail, step.Err)
+	return fail(fault.ViewUnreadable, "the program needs to be able to search the directories above it", "%s: the program does not see it: %w", step.Detail, step.Err)
 }

@@ -43,7 +43,7 @@ func (k *Kept) Named(name string, also policy.View) (policy.View, error) {
 	}
 	v, ok := k.Views[name]
 	if !ok {
-		return v, fault.New("view_unknown", "add a table [views."+name+"] to the policy", "the policy has no view %q", name)
+		return v, fault.New(fault.ViewUnknown, "add a table [views."+name+"] to the policy", "the policy has no view %q", name)
 	}
 	return policy.View{Read: slices.Concat(v.Read, also.Read), Binds: slices.Concat(v.Binds, also.Binds), Deny: slices.Concat(v.Deny, also.Deny)}, nil
 }
@@ -131,7 +131,7 @@ func (x *Extra) idmapped(h *Host, own bool, base string) error {
 			x.Warnings = append(x.Warnings, fmt.Sprintf("%s %q: it cannot be idmapped: %v. The program can read only the files there that everybody may read",
 				m.From, m.Source, err))
 		case len(left) > 0:
-			return fault.New(CodeNotIdmapped, "name a part of it that does not have this mount", "%s %q: what is mounted at %q cannot be shown: %s", m.From, m.Source, left[0].Path, left[0].Why)
+			return fault.New(fault.GrantNotIdmapped, "name a part of it that does not have this mount", "%s %q: what is mounted at %q cannot be shown: %s", m.From, m.Source, left[0].Path, left[0].Why)
 		default:
 			m.Idmapped = true
 		}
@@ -154,7 +154,7 @@ func (x *Extra) CheckFresh(fresh []string) error {
 	for _, m := range x.Mounts {
 		for _, f := range fresh {
 			if m.Kind != rootfs.MountMask && (below(m.Target, f) || below(f, m.Target)) {
-				return fault.New("fresh_unusable", "leave one of them out", "fresh %q and %s: %q cannot be both", f, m.From, m.Target)
+				return fault.New(fault.FreshUnusable, "leave one of them out", "fresh %q and %s: %q cannot be both", f, m.From, m.Target)
 			}
 		}
 	}

@@ -2,7 +2,7 @@ package serve
 
 import (
 	"github.com/sandboxrun/sandboxrun/ceiling"
-	"github.com/sandboxrun/sandboxrun/cli/policy"
+	"github.com/sandboxrun/sandboxrun/cli/plan"
 	"github.com/sandboxrun/sandboxrun/container/trust"
 	"github.com/sandboxrun/sandboxrun/fault"
 )
@@ -15,7 +15,7 @@ func (s *server) openCeiling(name string) error {
 	if name == "" || name == "-" {
 		return fault.Usage("--ceiling: name a policy's file, or a preset", "sandboxrun policy presets")
 	}
-	d, err := policy.Decide(s.Caller, policy.Source{Name: name, Trust: trust.Known{State: s.state}})
+	d, err := plan.Decide(s.Caller, plan.Source{Name: name, Trust: trust.Known{State: s.state}})
 	if err != nil {
 		return err
 	}
@@ -28,7 +28,7 @@ func (s *server) ofHost(what string, asked bool, instead string) error {
 	if s.ceiling == nil || !asked {
 		return nil
 	}
-	return fault.New(ceiling.Code, instead, "%s: this server has a ceiling, and its clients have nothing of the host but what their policies may show", what)
+	return fault.New(fault.BeyondCeiling, instead, "%s: this server has a ceiling, and its clients have nothing of the host but what their policies may show", what)
 }
 
 // take gives a client one of the server's sandboxes. drop gives it back.
@@ -37,7 +37,7 @@ func (s *server) take() error {
 	case s.slots <- struct{}{}:
 		return nil
 	default:
-		return fault.New("limit_reached", "delete one; serve --sandboxes", "the server's clients have %d sandboxes already", cap(s.slots))
+		return fault.New(fault.LimitReached, "delete one; serve --sandboxes", "the server's clients have %d sandboxes already", cap(s.slots))
 	}
 }
 

@@ -169,7 +169,7 @@ func rpcError(err error) error {
 	}
 	e := caller.Describe(err)
 	code := rpc.CodeFailed
-	if e.Code == fault.CodeUsage {
+	if e.Code == fault.UsageCode {
 		code = rpc.CodeParams
 	}
 	return &rpc.Error{Code: code, Message: e.Message, Data: e}

@@ -18,7 +18,7 @@ import (
 	"github.com/sandboxrun/sandboxrun/cli/caller"
 	"github.com/sandboxrun/sandboxrun/cli/explain"
 	"github.com/sandboxrun/sandboxrun/cli/inspect"
-	"github.com/sandboxrun/sandboxrun/cli/policy"
+	"github.com/sandboxrun/sandboxrun/cli/plan"
 	"github.com/sandboxrun/sandboxrun/container"
 	"github.com/sandboxrun/sandboxrun/container/doctor"
 	"github.com/sandboxrun/sandboxrun/container/owner"
@@ -28,7 +28,7 @@ import (
 	"github.com/sandboxrun/sandboxrun/rootfs"
 	"github.com/sandboxrun/sandboxrun/rpc"
 	"github.com/sandboxrun/sandboxrun/spec"
-	specpolicy "github.com/sandboxrun/sandboxrun/spec/policy"
+	"github.com/sandboxrun/sandboxrun/spec/policy"
 )
 
 // session is what one client has.
@@ -129,22 +129,22 @@ type policyParams struct {
 }
 
 // flagsOf are lists of values as if they had been flags of a command line, in the order of their names.
-func flagsOf(lists map[string][]string) policy.Grants {
-	var flags policy.Grants
+func flagsOf(lists map[string][]string) plan.Grants {
+	var flags plan.Grants
 	for _, name := range slices.Sorted(maps.Keys(lists)) {
 		for _, v := range lists[name] {
-			flags = append(flags, specpolicy.Flag{Name: name, Value: v})
+			flags = append(flags, policy.Flag{Name: name, Value: v})
 		}
 	}
 	return flags
 }
 
 // source is the policy that the parameters name.
-func (q *policyParams) source() (policy.Source, error) {
-	var from policy.Source
+func (q *policyParams) source() (plan.Source, error) {
+	var from plan.Source
 	from.Grants = flagsOf(map[string][]string{"read": q.Read, "write": q.Write, "bind": q.Bind, "deny": q.Deny, "allow-host": q.AllowHost})
 	if q.Cwd != "" {
-		from.Grants = append(from.Grants, specpolicy.Flag{Name: "cwd", Value: q.Cwd})
+		from.Grants = append(from.Grants, policy.Flag{Name: "cwd", Value: q.Cwd})
 	}
 	switch {
 	case q.PolicyText != "" && len(q.Policy) > 0:
@@ -224,11 +224,8 @@ func (n *session) create(_ context.Context, r *rpc.Request) (any, error) {
 	defer n.making.Unlock()
 	n.creating.Lock()
 	defer n.creating.Unlock()
-	from.Trust, from.Ceiling = trust.Known{State: n.state, Record: o.Record}, n.ceiling
-	if err := n.take(); err != nil {
-		return nil, err
-	}
-	sb, d, err := policy.NewSandbox(p, n.store, from, q.ID, o)
+	from.Trust = trust.Known{State: n.state, Record: o.Record}
+	sb, d, err := plan.NewSandbox(p, n.store, from, q.ID, o)
 	if err != nil {
 		n.drop()
 		return nil, err
@@ -263,7 +260,7 @@ func (n *session) inSandbox(id string, do func(b *served) (any, error)) (any, er
 		defer b.use.RUnlock()
 	}
 	if b == nil || b.gone {
-		return nil, fault.New("not_found", "it must have been made by create on this connection", "there is no sandbox %q", id)
+		return nil, fault.New(fault.NotFound, "it must have been made by create on this connection", "there is no sandbox %q", id)
 	}
 	return do(b)
 }
@@ -389,7 +386,7 @@ func (n *session) explain(_ context.Context, r *rpc.Request) (any, error) {
 	}
 	p, _ := n.collecting()
 	from.Trust = trust.Known{State: n.state}
-	d, err := policy.Decide(p, from)
+	d, err := plan.Decide(p, from)
 	if err != nil {
 		return nil, err
 	}

@@ -24,9 +24,6 @@ import (
 // Parent is where they are made if the policy does not say. It is on disk by custom; state directories are in memory.
 const Parent = "/var/tmp"
 
-// Code is the code of a directory that cannot be made or removed.
-const Code = "workspace_unusable"
-
 // Record is what is noted of a directory before it is made, and when it is there.
 type Record struct {
 	Path     string `json:"path"`
@@ -42,17 +39,17 @@ func Name(parent string) Record {
 func (r *Record) Mkdir() (*os.File, error) {
 	err := os.Mkdir(r.Path, 0o700)
 	if err != nil {
-		return nil, fault.New(Code, "choose another directory with workspace.parent", "make a directory on disk: %w", err)
+		return nil, fault.New(fault.WorkspaceUnusable, "choose another directory with workspace.parent", "make a directory on disk: %w", err)
 	}
 	fd, err := unix.Open(r.Path, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {
-		return nil, fault.New(Code, "", "open %q: %w", r.Path, err)
+		return nil, fault.New(fault.WorkspaceUnusable, "", "open %q: %w", r.Path, err)
 	}
 	f := os.NewFile(uintptr(fd), r.Path)
 	var st unix.Stat_t
 	if err := unix.Fstat(fd, &st); err != nil {
 		f.Close()
-		return nil, fault.New(Code, "", "look at %q: %w", r.Path, err)
+		return nil, fault.New(fault.WorkspaceUnusable, "", "look at %q: %w", r.Path, err)
 	}
 	r.Dev, r.Ino = st.Dev, st.Ino
 	return f, nil
@@ -61,10 +58,10 @@ func (r *Record) Mkdir() (*os.File, error) {
 // Dir makes a directory in it, with an owner.
 func Dir(base *os.File, name string, uid, gid int) error {
 	if err := unix.Mkdirat(int(base.Fd()), name, 0o755); err != nil {
-		return fault.New(Code, "", "make %q: %w", name, err)
+		return fault.New(fault.WorkspaceUnusable, "", "make %q: %w", name, err)
 	}
 	if err := unix.Fchownat(int(base.Fd()), name, uid, gid, unix.AT_SYMLINK_NOFOLLOW); err != nil {
-		return fault.New(Code, "", "give %q to uid %d: %w", name, uid, err)
+		return fault.New(fault.WorkspaceUnusable, "", "give %q to uid %d: %w", name, uid, err)
 	}
 	return nil
 }
@@ -87,7 +84,7 @@ func Point(base *os.File, name string, dir bool, uid, gid int) error {
 			err = unix.Fchownat(int(base.Fd()), at, uid, gid, unix.AT_SYMLINK_NOFOLLOW)
 		}
 		if err != nil {
-			return fault.New(Code, "", "make %q: %w", at, err)
+			return fault.New(fault.WorkspaceUnusable, "", "make %q: %w", at, err)
 		}
 	}
 	return nil
@@ -98,7 +95,7 @@ func Copy(base *os.File, name, source string, uid, gid int, skip func(rel string
 	how := unix.OpenHow{Flags: unix.O_RDONLY | unix.O_NONBLOCK | unix.O_NOCTTY | unix.O_CLOEXEC, Resolve: unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS}
 	fd, err := unix.Openat2(unix.AT_FDCWD, source, &how)
 	if err != nil {
-		return nil, fault.New("grant_missing", "did it change just now?", "copy %q: %w", source, err)
+		return nil, fault.New(fault.GrantMissing, "did it change just now?", "copy %q: %w", source, err)
 	}
 	sink := &transfer.HostSink{Parent: base, Name: name, Sparse: true, Owner: &[2]int{uid, gid}}
 	r := transfer.Reader{Opener: &transfer.Opener{}, Max: math.MaxInt64 - 1, Skip: skip}
@@ -107,7 +104,7 @@ func Copy(base *os.File, name, source string, uid, gid int, skip func(rel string
 		err = cerr
 	}
 	if err != nil {
-		return dropped, fault.New(Code, "", "copy %q: %w", source, err)
+		return dropped, fault.New(fault.WorkspaceUnusable, "", "copy %q: %w", source, err)
 	}
 	return dropped, nil
 }
@@ -119,7 +116,7 @@ func (r Record) Remove() error {
 		return nil
 	}
 	if err != nil {
-		return fault.New(Code, "", "remove %q: %w", r.Path, err)
+		return fault.New(fault.WorkspaceUnusable, "", "remove %q: %w", r.Path, err)
 	}
 	defer unix.Close(parent)
 	name := filepath.Base(r.Path)
@@ -137,7 +134,7 @@ func (r Record) Remove() error {
 		err = unix.Unlinkat(parent, name, unix.AT_REMOVEDIR)
 	}
 	if err != nil && !errors.Is(err, unix.ENOENT) {
-		return fault.New(Code, "remove it yourself", "remove %q: %w", r.Path, err)
+		return fault.New(fault.WorkspaceUnusable, "remove it yourself", "remove %q: %w", r.Path, err)
 	}
 	return nil
 }

@@ -90,9 +90,9 @@ func (m *maker) nearest(p point) (string, error) {
 		case errors.Is(err, fs.ErrNotExist):
 			continue
 		case err != nil:
-			return "", fault.New(CodeTarget, "choose another target", "%s: look for %q inside: %w", p.from, p.name, err)
+			return "", fault.New(fault.ViewTarget, "choose another target", "%s: look for %q inside: %w", p.from, p.name, err)
 		case at != p.name && !kind.IsDir(), at == p.name && p.link == "" && kind.IsDir() != p.dir:
-			return "", fault.New(CodeTarget, "choose another target", "%s: %q cannot be shown: what is at %q inside is of another kind", p.from, p.name, at)
+			return "", fault.New(fault.ViewTarget, "choose another target", "%s: %q cannot be shown: what is at %q inside is of another kind", p.from, p.name, at)
 		}
 		return pick(at != p.name, at), nil
 	}
@@ -122,17 +122,17 @@ func (m *maker) coverDir(dir string, missing []point) error {
 	fresh := around != nil && around.PerExec
 	f, err := m.open(dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NONBLOCK)
 	if err != nil {
-		return fault.New(CodeTarget, "choose another target", "%s: read %q inside: %w", missing[0].from, dir, err)
+		return fault.New(fault.ViewTarget, "choose another target", "%s: read %q inside: %w", missing[0].from, dir, err)
 	}
 	defer f.Close()
 	var on unix.Statfs_t
 	var st unix.Stat_t
 	if err := errors.Join(unix.Fstatfs(int(f.Fd()), &on), unix.Fstat(int(f.Fd()), &st)); err != nil {
-		return fault.New(CodeTarget, "", "%s: look at %q inside: %w", missing[0].from, dir, err)
+		return fault.New(fault.ViewTarget, "", "%s: look at %q inside: %w", missing[0].from, dir, err)
 	}
 	readOnly := on.Flags&unix.ST_RDONLY != 0 && !fresh
 	if !readOnly && (around == nil || around.Kind != rootfs.MountTmpfs) {
-		return fault.New(CodeTarget, "let something be there, which it is mounted on: no file is ever made on the host; or choose another target",
+		return fault.New(fault.ViewTarget, "let something be there, which it is mounted on: no file is ever made on the host; or choose another target",
 			"%s: nothing is at %q inside, and programs can write in %q", missing[0].from, missing[0].name, dir)
 	}
 	m.step(forkexec.ViewStep{Kind: forkexec.ViewCover, Target: dir, Source: m.options(&st)})
@@ -163,10 +163,10 @@ func (m *maker) coverDir(dir string, missing []point) error {
 func (m *maker) againAll(f *os.File, dir string, p point) error {
 	names, err := f.Readdirnames(mostEntries + 1)
 	if err != nil && !errors.Is(err, io.EOF) {
-		return fault.New(CodeTarget, "choose another target", "%s: read %q inside: %w", p.from, dir, err)
+		return fault.New(fault.ViewTarget, "choose another target", "%s: read %q inside: %w", p.from, dir, err)
 	}
 	if len(names) > mostEntries {
-		return fault.New(CodeTarget, "choose another target", "%s: %q cannot be shown in %q, which has more than %d entries", p.from, p.name, dir, mostEntries)
+		return fault.New(fault.ViewTarget, "choose another target", "%s: %q cannot be shown in %q, which has more than %d entries", p.from, p.name, dir, mostEntries)
 	}
 	slices.Sort(names) // one that is renamed meanwhile may be listed twice
 	for _, name := range slices.Compact(names) {

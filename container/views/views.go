@@ -31,11 +31,6 @@ import (
 	"github.com/sandboxrun/sandboxrun/spec"
 )
 
-// CodeTarget is the code of a view whose mount point would have to be made where others see it.
-const CodeTarget = "view_target"
-
-const codeMissing = "grant_missing"
-
 // Sandbox is what is to be known of a sandbox.
 type Sandbox struct {
 	Init     *os.File    // pidfd of its process 1
@@ -132,7 +127,7 @@ func (m *maker) attach(held map[string]int) error {
 func (m *maker) checkShown(k rootfs.Mount, tree *os.File) error {
 	var st unix.Stat_t
 	if err := unix.Fstat(int(tree.Fd()), &st); err != nil {
-		return fault.New(codeMissing, "", "look at %q: %w", k.Source, err)
+		return fault.New(fault.GrantMissing, "", "look at %q: %w", k.Source, err)
 	}
 	if !m.hidden(k.Target) {
 		m.out.Checks = append(m.out.Checks, forkexec.ViewCheck{Path: k.Target, Dev: st.Dev, Ino: st.Ino, Writable: k.Writable})
@@ -153,7 +148,7 @@ func (m *maker) trees(mounts []rootfs.Mount) (map[string][]idmap.Part, error) {
 	for _, k := range mounts {
 		if k.Kind != rootfs.MountBind || k.Source == "" {
 			closeAll(trees)
-			return nil, fault.New(CodeTarget, "grant it in the policy instead", "%s: %q cannot be made for one exec alone", k.From, k.Target)
+			return nil, fault.New(fault.ViewTarget, "grant it in the policy instead", "%s: %q cannot be made for one exec alone", k.From, k.Target)
 		}
 		if os.Geteuid() != 0 {
 			rest = append(rest, k)
@@ -165,7 +160,7 @@ func (m *maker) trees(mounts []rootfs.Mount) (map[string][]idmap.Part, error) {
 			rest = append(rest, k)
 		case err != nil:
 			closeAll(trees)
-			return nil, fault.New(codeMissing, "did it change just now?", "open %q: %w", k.Source, err)
+			return nil, fault.New(fault.GrantMissing, "did it change just now?", "open %q: %w", k.Source, err)
 		default:
 			trees[k.Target] = parts
 		}
@@ -194,7 +189,7 @@ func (m *maker) copied(trees map[string][]idmap.Part, rest []rootfs.Mount) error
 		list, failed, err := forkexec.CopyTrees(m.Init, paths, attributes)
 		if err != nil {
 			closeAll(trees)
-			return fault.New(codeMissing, "did it change just now?", "open %q: %w", failed, err)
+			return fault.New(fault.GrantMissing, "did it change just now?", "open %q: %w", failed, err)
 		}
 		for i, f := range list {
 			trees[some[i].Target] = []idmap.Part{{Tree: f, Rel: "."}}

@@ -45,7 +45,7 @@ func ViewOf(in Input) (View, error) {
 	}
 	for _, b := range p.Files.Binds {
 		if b.Writable {
-			return View{}, fault.New("policy_invalid", "leave :rw out, or grant it to the whole sandbox", "%s %q: what one exec alone sees is read-only", b.From, b.Target)
+			return View{}, fault.New(fault.PolicyInvalid, "leave :rw out, or grant it to the whole sandbox", "%s %q: what one exec alone sees is read-only", b.From, b.Target)
 		}
 	}
 	return View{p.Files.Read, p.Files.Binds, p.Files.Deny}, nil

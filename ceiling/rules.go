@@ -36,8 +36,13 @@ func rules() map[string]rule {
 		"enforce": by(enforce),
 		"user":    by(user),
 
-		"workspace.source":   by(workspace),
-		"workspace.path":     free(inside),
+		"workspace.source": by(workspace),
+		"workspace.path":   free(inside),
+		"workspace.parent": by(func(n *narrowing, key string) {
+			if w := n.asked.Files.Workspace; w != nil && w.Parent != "" {
+				n.refuse(key, w.Parent, onDisk)
+			}
+		}),
 		"workspace.size":     free(checked),
 		"workspace.lifetime": free(inside),
 
@@ -48,17 +53,22 @@ func rules() map[string]rule {
 		"files.hide_modules": by(func(n *narrowing, _ string) {
 			add(&n.asked.Interpreters.HideModules, n.policy.Interpreters.HideModules)
 		}),
-		"files.read":         by(func(n *narrowing, key string) { n.grants(key, n.asked.Files.Read, rootfs.Readable) }),
-		"files.write":        by(func(n *narrowing, key string) { n.grants(key, n.asked.Files.Write, rootfs.Writable) }),
-		"files.deny":         by(func(n *narrowing, _ string) { add(&n.asked.Files.Deny, n.policy.Files.Deny) }),
-		"files.secrets":      by(func(n *narrowing, _ string) { add(&n.asked.Files.Secrets, n.policy.Files.Secrets) }),
-		"files.missing":      free("a grant that is left out shows nothing"),
-		"files.tmpfs.path":   free(inside),
-		"files.tmpfs.size":   free(checked),
-		"files.tmpfs.inodes": free(checked),
-		"bind.source":        by(binds),
-		"bind.target":        free(inside),
-		"bind.writable":      free("bind.source"),
+		"files.read":           by(func(n *narrowing, key string) { n.grants(key, n.asked.Files.Read, rootfs.Readable) }),
+		"files.write":          by(func(n *narrowing, key string) { n.grants(key, n.asked.Files.Write, rootfs.Writable) }),
+		"files.deny":           by(func(n *narrowing, _ string) { add(&n.asked.Files.Deny, n.policy.Files.Deny) }),
+		"files.secrets":        by(func(n *narrowing, _ string) { add(&n.asked.Files.Secrets, n.policy.Files.Secrets) }),
+		"files.missing":        free("a grant that is left out shows nothing"),
+		"files.tmpfs.path":     free(inside),
+		"files.tmpfs.size":     free(checked),
+		"files.tmpfs.inodes":   free(checked),
+		"files.tmpfs.lifetime": free(inside),
+		"files.home.size":      free(checked),
+		"files.home.inodes":    free(checked),
+		"files.home.lifetime":  free(inside),
+		"bind.copy":            free("bind.source"),
+		"bind.source":          by(binds),
+		"bind.target":          free(inside),
+		"bind.writable":        free("bind.source"),
 
 		"env.allow":  by(variables),
 		"env.deny":   by(func(n *narrowing, _ string) { add(&n.asked.Env.Deny, n.policy.Env.Deny) }),
@@ -209,14 +219,24 @@ func (n *narrowing) named(name string) bool {
 func binds(n *narrowing, key string) {
 	for _, b := range n.asked.Files.Binds {
 		n.shows(key, b.Source, rootfs.Readable)
+		if b.Copy {
+			n.refuse("bind.copy", b.Source, onDisk)
+		}
 		if b.Writable {
 			n.shows("bind.writable", b.Source, rootfs.Writable)
 		}
 	}
 }
 
+// onDisk: what a client has made on the host's disk is held by no limit of the ceiling's.
+const onDisk = "nothing is made on the host"
+
 func workspace(n *narrowing, key string) {
-	if w := n.asked.Files.Workspace; w != nil && w.Source != rootfs.SourceTmpfs {
+	switch w := n.asked.Files.Workspace; {
+	case w == nil, w.Source == rootfs.SourceTmpfs:
+	case w.Source == rootfs.SourceDisk:
+		n.refuse(key, w.Source, onDisk)
+	default:
 		n.shows(key, w.Source, rootfs.Writable)
 	}
 }

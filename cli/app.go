@@ -106,7 +106,7 @@ func app(p *caller.Caller) *cli.App {
 		OnUsageError:              flags.Error,
 		Action:                    func(c *cli.Context) error { return noCommand(p, c) },
 		Commands: []*cli.Command{
-			programs.Run(), createCommand(p), programs.Exec(), files.PutCommand(p), files.GetCommand(p), deleteCommand(p), look.List(), look.State(),
+			programs.Run(), createCommand(p), programs.Exec(), files.PutCommand(p), files.GetCommand(p), files.ExportCommand(p), deleteCommand(p), look.List(), look.State(),
 			look.PS(), look.Stats(), look.Events(), programs.Logs(), programs.Wait(), killCommand(p), sweepCommand(p),
 			look.Verify(),
 			plan.SpecCommand(p), explain.Command(p), plan.Command(p), programs.ResultSchema(), look.Doctor(),

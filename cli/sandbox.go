@@ -26,7 +26,7 @@ func createCommand(p *caller.Caller) *cli.Command {
 				Name: "owner", Usage: "end the sandbox when the process `PID` ends; none: only delete ends it " +
 					"(default: the program that called this command; wrappers such as timeout do not count)",
 			},
-			flags.Record(),
+			flags.Keep(), flags.Record(),
 		}, grants.Flags()...),
 		Action: func(c *cli.Context) error { return create(p, c, *grants) },
 	}
@@ -53,7 +53,7 @@ func create(p *caller.Caller, c *cli.Context, grants plan.Grants) error {
 	return p.WithStore(c, func(s *container.Store) error {
 		trust := p.Trust(c)
 		trust.Record = o.Record
-		sb, _, err := plan.NewSandbox(p, s, plan.Source{Name: c.String("policy"), Grants: grants, Trust: trust}, id, o)
+		sb, _, err := plan.NewSandbox(p, s, plan.Source{Name: c.String("policy"), Grants: grants, Trust: trust, Keep: c.Bool("keep")}, id, o)
 		if err != nil {
 			return err
 		}

@@ -24,6 +24,10 @@ type Cmd struct {
 	Put     map[string][]byte // files to be written first, relative to Dir
 	Collect []string          // paths and patterns to be read in the end: Result.Files
 	Fresh   []string          // directories that are empty for this program and gone after it
+	View    string            // of the policy: what this program alone sees besides, or does not see
+	Read    []string          // paths of the host that this program alone sees besides, read-only
+	Bind    []string          // the same at other paths: SOURCE:TARGET
+	Deny    []string          // paths of the host that are hidden from this program alone
 	Answer  bool              // file descriptor 3, $SANDBOXRUN_RESULT: Result.Answer
 	Timeout time.Duration     // 0: the policy's
 	Memory  int64             // bytes; 0: the policy's
@@ -162,6 +166,10 @@ func (c *Cmd) params() map[string]any {
 	set("put", contents(c.Put), len(c.Put) > 0)
 	set("collect", c.Collect, len(c.Collect) > 0)
 	set("fresh", c.Fresh, len(c.Fresh) > 0)
+	set("view", c.View, c.View != "")
+	set("read", c.Read, len(c.Read) > 0)
+	set("bind", c.Bind, len(c.Bind) > 0)
+	set("deny", c.Deny, len(c.Deny) > 0)
 	set("answer", true, c.Answer)
 	set("timeout", c.Timeout.Seconds(), c.Timeout > 0)
 	set("memory", c.Memory, c.Memory > 0)

@@ -6,6 +6,7 @@ import (
 	"math"
 	"path"
 	"slices"
+	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -14,6 +15,7 @@ import (
 	"github.com/sandboxrun/sandboxrun/container/result"
 	"github.com/sandboxrun/sandboxrun/fault"
 	"github.com/sandboxrun/sandboxrun/forkexec"
+	"github.com/sandboxrun/sandboxrun/spec"
 	"github.com/sandboxrun/sandboxrun/transfer"
 )
 
@@ -26,7 +28,7 @@ type carriedBy struct {
 }
 
 // carry covers what is denied and puts what the exec brings into its command. What is fresh hides covers below it, so it comes last.
-func (r *Running) carry(req Request, cmd *forkexec.Command, in lookup.Root) (err error) {
+func (r *Running) carry(req Request, cmd *forkexec.Command, in lookup.Root, x *spec.Extra) (err error) {
 	if r.lookouts, err = deny.Look(r.sb.state.Launch.Watch, in); err != nil {
 		return err
 	}
@@ -57,7 +59,7 @@ func (r *Running) carry(req Request, cmd *forkexec.Command, in lookup.Root) (err
 	}
 	r.carried.collect, r.carried.most = req.Collect, cmp.Or(req.CollectMax, math.MaxInt64)
 	cmd.KeepView = len(req.Collect) > 0
-	return nil
+	return r.show(x, cmd, in)
 }
 
 // overflowed makes that the outcome, where nothing else has ended the program before.
@@ -136,6 +138,25 @@ func collectTo(r *result.Result, files *Files, sb *Sandbox, c Collect) {
 	r.Collected = append(r.Collected, done)
 }
 
+// ExportTo is GetTo that keeps holes of files, or writes an archive where the new place is called *.tar.
+func (sb *Sandbox) ExportTo(files *Files, name, to string, limit int64) ([]transfer.Dropped, error) {
+	sink, err := sb.HostSink(to)
+	if err != nil {
+		return nil, err
+	}
+	defer sink.Parent.Close()
+	sink.Sparse = true
+	if !strings.HasSuffix(to, ".tar") {
+		return getTo(files, name, to, limit, sink)
+	}
+	archive := &transfer.TarSink{Parent: sink.Parent, Name: sink.Name}
+	dropped, err := files.Get(name, limit, archive)
+	if cerr := archive.Close(err != nil); err == nil && cerr != nil {
+		err = fmt.Errorf("write %q: %w", to, cerr)
+	}
+	return dropped, err
+}
+
 // GetTo writes a file or a directory to a new place on the host.
 func (sb *Sandbox) GetTo(files *Files, name, to string, limit int64) ([]transfer.Dropped, error) {
 	sink, err := sb.HostSink(to)
@@ -143,6 +164,10 @@ func (sb *Sandbox) GetTo(files *Files, name, to string, limit int64) ([]transfer
 		return nil, err
 	}
 	defer sink.Parent.Close()
+	return getTo(files, name, to, limit, sink)
+}
+
+func getTo(files *Files, name, to string, limit int64, sink *transfer.HostSink) ([]transfer.Dropped, error) {
 	dropped, err := files.Get(name, limit, sink)
 	if cerr := sink.Close(); err == nil && cerr != nil {
 		err = fmt.Errorf("write %q: %w", to, cerr)

@@ -17,8 +17,8 @@ import (
 
 // This file decides the command of an exec, and says whose fault it was that one could not be started.
 
-// command decides the whole exec.
-func (sb *Sandbox) command(req Request, in lookup.Root) (forkexec.Command, error) {
+// command decides the command of an exec.
+func (sb *Sandbox) command(req Request, in lookup.Root, x *spec.Extra) (forkexec.Command, error) {
 	e := &sb.state.Launch
 	if len(req.Args) == 0 {
 		return forkexec.Command{}, fail(fault.ProgramNotFound, "", "there is no command")
@@ -30,8 +30,11 @@ func (sb *Sandbox) command(req Request, in lookup.Root) (forkexec.Command, error
 			dir = path.Clean(req.Dir)
 		}
 	}
-	program, put := putsProgram(req, req.Args[0], dir)
-	if !put {
+	program, known := putsProgram(req, req.Args[0], dir)
+	if !known {
+		program, known = viewsProgram(x, req.Args[0], dir, variable(req.env, "PATH"))
+	}
+	if !known {
 		var err error
 		if program, err = in.Find(req.Args[0], dir, variable(req.env, "PATH")); err != nil {
 			return forkexec.Command{}, err
@@ -60,8 +63,12 @@ func (sb *Sandbox) decodeFilter(data []byte) ([]unix.SockFilter, error) {
 // paths (package deny), and a program that makes and removes such a path all the time must not keep others from starting.
 func lostRace(err error) bool {
 	var step *forkexec.StepError
-	return errors.As(err, &step) && step.Step == forkexec.StepMount &&
-		(step.Err == unix.ENOENT || step.Err == unix.ENOTDIR || step.Err == unix.ELOOP)
+	if !errors.As(err, &step) {
+		return false
+	}
+	gone := step.Err == unix.ENOENT || step.Err == unix.ENOTDIR || step.Err == unix.ELOOP
+	// What an exec alone sees may lie beside what a program renames all the time.
+	return step.Step == forkexec.StepMount && gone || step.Step == forkexec.StepShow && (gone || step.Err == unix.EEXIST || step.Err == unix.EINVAL)
 }
 
 const raceTries = 20
@@ -86,7 +93,7 @@ func (sb *Sandbox) place(filter []unix.SockFilter) forkexec.Command {
 	return forkexec.Command{
 		Target: sb.init, Namespaces: e.Namespaces, DropGroups: e.DropGroups, Mounts: slices.Clip(e.Mounts),
 		UID: e.UID, GID: e.GID, ShownUID: e.ShownUID, ShownGID: e.ShownGID, Dir: e.Dir, Umask: e.Umask, Filter: filter,
-		Once: e.NoSpawn, Execute: e.Execute,
+		Once: e.NoSpawn, Execute: e.Execute, Extra: forkexec.Extra{Steps: e.Steps, First: len(e.Steps)},
 	}
 }
 
@@ -109,6 +116,8 @@ func (sb *Sandbox) explain(err error, req Request) error {
 		return fail(fault.NoTerminal, "", "open a terminal in sandbox %q: %w", sb.state.ID, step.Err)
 	case step.Step == forkexec.StepPut:
 		return putFailed(step)
+	case step.Step == forkexec.StepShow || step.Step == forkexec.StepShown:
+		return sb.notShown(step)
 	case step.Step == forkexec.StepDir:
 		return fail(fault.CwdMissing, "it must be a directory that the policy shows", "working directory %s: %w", step.Detail, step.Err)
 	}

@@ -49,7 +49,7 @@ func (s *Store) Create(id string, plan *spec.Plan, o Options) (_ *Sandbox, err e
 		return nil, err
 	}
 	defer lock.Close() // process 1 has it open too
-	sb := &Sandbox{store: s, state: newState(id, plan, o.Owner), writable: writable}
+	sb := &Sandbox{store: s, state: newState(id, plan, o.Owner), writable: writable, kept: plan.Kept, policyPaths: plan.PolicyPaths}
 	defer func() {
 		if err != nil {
 			sb.discard(lock)
@@ -172,6 +172,11 @@ func (sb *Sandbox) prove(plan *spec.Plan, o Options, checks *check.Checker, comp
 	if !o.Once {
 		if launch, err = sb.shortLaunch(filter.own); err != nil {
 			return err
+		}
+	}
+	if !o.Once {
+		if sb.keptData, err = json.Marshal(sb.kept); err != nil {
+			return fmt.Errorf("save state: %w", err)
 		}
 	}
 	return sb.seal(plan, launch, dir, filter.own)

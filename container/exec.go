@@ -101,7 +101,7 @@ func (sb *Sandbox) begin(req Request) (_ *Running, err error) {
 		return nil, err
 	}
 	r := &Running{sb: sb, started: started, limits: sb.effective(req), redactor: req.redactor, args: req.Args}
-	cmd, err := sb.command(req, in)
+	cmd, x, err := sb.decide(req, in)
 	r.cwd = cmd.Dir
 	if err != nil {
 		return nil, r.refused(err)
@@ -132,9 +132,10 @@ func (sb *Sandbox) begin(req Request) (_ *Running, err error) {
 			r.lookouts.Close()
 		}
 	}()
-	if err = r.carry(req, &cmd, in); err != nil {
+	if err = r.carry(req, &cmd, in, x); err != nil {
 		return nil, err
 	}
+	defer cmd.Extra.Close()
 	r.detached = req.detached
 	if err := r.launch(req, &cmd); err != nil {
 		return nil, err

@@ -170,8 +170,10 @@ func (s *Store) Sweep() ([]string, error) {
 			troubles = append(troubles, err)
 		}
 	}
-	if err := s.emptyGone(); err != nil {
-		troubles = append(troubles, err)
+	for _, rest := range []func() error{s.emptyGone, s.sweepAllMade} {
+		if err := rest(); err != nil {
+			troubles = append(troubles, err)
+		}
 	}
 	return swept, errors.Join(troubles...)
 }
@@ -197,6 +199,9 @@ func (s *Store) remove(id string, c *removal, st *State, why string, key ed25519
 	defer c.release()
 	s.awaitLock(id, relayproc.Lock) // it has connections to close and events to write
 	if err := s.removeGroups(id); err != nil {
+		return err
+	}
+	if err := s.unmakeEnded(id); err != nil {
 		return err
 	}
 	unrecorded := s.endRecord(id, st, why, key)

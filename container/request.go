@@ -65,6 +65,8 @@ type Carried struct {
 	CollectMax int64
 	// Answer gives the program descriptor 3, and $SANDBOXRUN_RESULT with that number: what it writes there is Result.Answer.
 	Answer bool
+	// View is what this exec alone sees besides, or does not see.
+	View View
 	// KillOnOutput ends the exec when one of its streams is larger than limits.output.
 	KillOnOutput bool
 }

@@ -51,7 +51,7 @@ func (sb *Sandbox) seal(plan *spec.Plan, launch []byte, dir *os.Root, filter []u
 	}
 	sealed := forkexec.Sealed{
 		ID: sb.state.ID, Launch: launch, Filter: forkexec.EncodeFilter(filter), Asking: sb.asking, State: data,
-		Policy: plan.PolicyPaths, Writable: sb.writable,
+		Policy: plan.PolicyPaths, Writable: sb.writable, Kept: sb.keptData,
 	}
 	if sb.state.Record != nil {
 		sealed.Record = sb.state.Record.Dir
@@ -119,7 +119,7 @@ func (sb *Sandbox) believe(copied []byte) error {
 	if err != nil {
 		return err
 	}
-	sb.filter, sb.asking = sealed.Filter, sealed.Asking
+	sb.filter, sb.asking, sb.keptData, sb.policyPaths = sealed.Filter, sealed.Asking, sealed.Kept, sealed.Policy
 	return nil
 }
 

@@ -54,13 +54,14 @@ type State struct {
 // Launch is how programs are started in the sandbox.
 type Launch struct {
 	spec.Exec
-	Namespaces int              `json:"namespaces"` // unix.CLONE_NEW* of what is joined
-	Mounts     []forkexec.Mount `json:"mounts"`     // that each exec makes for itself
-	Watch      []deny.Watch     `json:"watch,omitempty"`
-	SetGroup   bool             `json:"set_group,omitempty"` // see spec.Plan
-	Granted    []Granted        `json:"granted,omitempty"`
-	Held       Held             `json:"held,omitzero"`
-	Nproc      bool             `json:"nproc,omitempty"` // see spec.Host
+	Namespaces int                 `json:"namespaces"`      // unix.CLONE_NEW* of what is joined
+	Mounts     []forkexec.Mount    `json:"mounts"`          // that each exec makes for itself
+	Steps      []forkexec.ViewStep `json:"steps,omitempty"` // and before these
+	Watch      []deny.Watch        `json:"watch,omitempty"`
+	SetGroup   bool                `json:"set_group,omitempty"` // see spec.Plan
+	Granted    []Granted           `json:"granted,omitempty"`
+	Held       Held                `json:"held,omitzero"`
+	Nproc      bool                `json:"nproc,omitempty"` // see spec.Host
 }
 
 func newState(id string, plan *spec.Plan, owner *owner.Owner) *State {
@@ -69,7 +70,7 @@ func newState(id string, plan *spec.Plan, owner *owner.Owner) *State {
 		Name: plan.Name, Policy: plan.PolicyFile, Digest: plan.PolicyDigest, Network: plan.Network, Relay: plan.Relay,
 		Weaker: plan.Weaker, Warnings: plan.Warnings, BestEffort: plan.BestEffort,
 		Launch: Launch{
-			Exec: plan.Exec, Namespaces: joined(plan.Spec), Mounts: build.ExecMounts(plan), Nproc: plan.Nproc, SetGroup: plan.SetGroup,
+			Exec: plan.Exec, Namespaces: joined(plan.Spec), Mounts: build.ExecMounts(plan), Steps: build.ExecSteps(plan), Nproc: plan.Nproc, SetGroup: plan.SetGroup,
 		},
 	}
 }
@@ -133,7 +134,11 @@ type Sandbox struct {
 
 	sealed *os.File // while it is created: what process 1 is to hold of it
 	filter []byte   // the compiled seccomp filter
-	asking []byte   // the same, but it asks for modes; see package setgroup
+	// The policy, and its files, to decide what one exec sees besides; kept is set where this process has made the sandbox, keptData where it was found.
+	kept        *spec.Kept
+	keptData    []byte
+	policyPaths []string
+	asking      []byte // the same, but it asks for modes; see package setgroup
 
 	writable []string // while it is created: see forkexec.Sealed
 

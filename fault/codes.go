@@ -46,6 +46,10 @@ const (
 	FileUnusable         = "file_unusable"
 	PutFailed            = "put_failed"
 	FreshUnusable        = "fresh_unusable"
+	ViewUnknown          = "view_unknown"
+	ViewTarget           = "view_target"
+	ViewUnreadable       = "view_unreadable"
+	WorkspaceUnusable    = "workspace_unusable"
 	RecordEdited         = "record_edited"
 	RecordRemoved        = "record_removed"
 	RecordReordered      = "record_reordered"
@@ -139,6 +143,16 @@ func Table() []Entry {
 			ExitLauncher,
 			"The sandbox is not as isolated as planned. The message names the check; docs/security.md has the table of checks. No program " +
 				"ran.",
+		},
+		{
+			[]string{ViewUnknown, ViewTarget, ViewUnreadable},
+			ExitLauncher,
+			"What one exec alone is to see: the policy has no such view; or it cannot be mounted at its target, or the program could not read it there.",
+		},
+		{
+			[]string{WorkspaceUnusable},
+			ExitLauncher,
+			"What is to be made on disk for a sandbox, a workspace or a copy, could not be made or removed.",
 		},
 		{
 			[]string{IDInvalid, IDInUse, NotFound, NotReady, SandboxLost},

@@ -274,12 +274,15 @@ static int init(void *arg)
 	struct fx_exec *x = arg;
 	TRY(FX_CGROUP, 0, enter_groups(x->limits));
 	leave_keyring();
+	size_t at = 0;
+	TRY(FX_SHOW, at, fx_show_view(x, 0, x->n_view_first, &at));
 	for (size_t i = 0; i < x->n_mounts; i++) {
 		const struct fx_mount *m = &x->mounts[i];
 		TRY(FX_MOUNT, i, m->flags & FX_FRESH ? fx_mount_fresh(m) : mount(m->source, m->target, m->fstype, m->flags, m->data));
 		if (x->keep_view && x->view[1] < 0 && m->fstype && strcmp(m->fstype, "proc") == 0)
 			TRY(FX_VIEW, 0, fx_keep_namespace(x));
 	}
+	TRY(FX_SHOW, at, fx_show_view(x, x->n_view_first, x->n_view_steps, &at));
 	if (x->keep_view)
 		TRY(FX_VIEW, 0, fx_keep_view(x));
 	if (x->tty)

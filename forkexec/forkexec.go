@@ -61,6 +61,8 @@ type Command struct {
 	Puts []Put
 	// Result is descriptor 3 of the program; nil: it has none.
 	Result *os.File
+	// Extra is what it sees besides what every exec of the sandbox sees, or does not see.
+	Extra Extra
 	// KeepView keeps the exec's view open: Process.View.
 	KeepView bool
 	// Cancel ends a start that takes long by a signal; may be nil.
@@ -122,6 +124,8 @@ const (
 
 	StepTerminal = "open a terminal"
 	StepPut      = "write a file for the program"
+	StepShow     = "show the exec's own files"
+	StepShown    = "check the exec's own files"
 )
 
 func stepName(step C.int) string {
@@ -133,6 +137,7 @@ func stepName(step C.int) string {
 		C.FX_SESSION: "start a session", C.FX_TTY: "take the terminal", C.FX_EXECUTION: StepExecution, C.FX_TERMINAL: StepTerminal, C.FX_STDIO: "set up the standard streams",
 		C.FX_RLIMIT: StepRlimit, C.FX_PRIVILEGE: "drop all privileges",
 		C.FX_DIR: StepDir, C.FX_SECCOMP: StepFilter,
+		C.FX_SHOW: StepShow, C.FX_LOOK: StepShown,
 		C.FX_PUT: StepPut, C.FX_VIEW: "open the exec's view",
 		C.FX_EXECVE: StepExecve, C.FX_REAPER: "start the reaper",
 		C.FX_CGROUP: "enter the exec's control group", C.FX_AFFINITY: "restrict the program to its processors",
@@ -270,6 +275,7 @@ func (c *Command) layout(m *cmem) (*C.struct_fx_exec, func()) {
 		filter: m.filter(c.Filter), listener: -1, stacks: (*C.char)(unsafe.Pointer(stack)), signals: -1,
 		puts: m.puts(c.Puts), n_puts: C.size_t(len(c.Puts)), keep_view: C.int(number(c.KeepView)),
 	}
+	c.Extra.layout(m, x)
 	if c.Result != nil {
 		x.result = C.int(c.Result.Fd())
 	}
@@ -318,6 +324,10 @@ func (c *Command) stepError(x *C.struct_fx_exec) *StepError {
 		e.Detail = fmt.Sprintf("to %q", c.Execute[i])
 	case x.step == C.FX_PUT && i < len(c.Puts):
 		e.Detail = fmt.Sprintf("%q", path.Join(c.Puts[i].Parent, c.Puts[i].Name))
+	case x.step == C.FX_SHOW && i < len(c.Extra.Steps):
+		e.Detail = fmt.Sprintf("%q", c.Extra.Steps[i].Target)
+	case x.step == C.FX_LOOK && i < len(c.Extra.Checks):
+		e.Detail = fmt.Sprintf("%q", c.Extra.Checks[i].Path)
 	case x.step == C.FX_DIR:
 		e.Detail = fmt.Sprintf("%q", c.Dir)
 	}

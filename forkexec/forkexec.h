@@ -20,7 +20,7 @@ struct fx_rlimit {
 enum fx_step {
 	FX_OK, FX_SPAWN, FX_GROUPS, FX_JOIN, FX_BECOME, FX_NAMESPACES, FX_MOUNT, FX_IDS, FX_USERNS, FX_MAP, FX_SESSION,
 	FX_TTY, FX_STDIO, FX_RLIMIT, FX_PRIVILEGE, FX_DIR, FX_SECCOMP, FX_EXECVE, FX_REAPER, FX_CGROUP, FX_AFFINITY, FX_TERMINAL,
-	FX_PUT, FX_VIEW, FX_EXECUTION,
+	FX_PUT, FX_VIEW, FX_EXECUTION, FX_SHOW, FX_LOOK,
 };
 
 #define FX_CPUS 1024 // as many as a cpu_set_t has
@@ -153,6 +153,44 @@ struct fx_put {
 	unsigned mode;          // less the umask
 };
 
+// One step of showing an exec what others do not see: view.c.
+enum fx_view_kind {
+	FX_VIEW_HOLD,    // copy what is mounted at target, for the step with the number attributes
+	FX_VIEW_ATTACH,  // put the copy fd at target
+	FX_VIEW_COVER,   // put a new tmpfs with the options source over the directory target. Until it is covered the next steps' targets are in it
+	FX_VIEW_COVERED, // with these attributes
+	FX_VIEW_DIR, FX_VIEW_FILE, FX_VIEW_LINK, // make one
+	FX_VIEW_AGAIN,   // show what is under the cover
+	FX_VIEW_MASK_DIR, FX_VIEW_MASK_FILE,
+};
+
+struct fx_view_step {
+	int kind;
+	int fd, ours;
+	const char *source, *target;
+	uint64_t attributes;    // MOUNT_ATTR_*
+};
+
+// What the program must see of it.
+struct fx_view_check {
+	const char *path;
+	int denied;             // it cannot be opened
+	int writable;
+	uint64_t dev, ino;      // else it is this file, on a read-only mount
+};
+
+struct fx_trees {
+	int target;             // pidfd of the sandbox's process 1
+	const char *const *paths;
+	size_t n;
+	uint64_t attributes;    // MOUNT_ATTR_*, of all
+	volatile int *fds;
+	char *stacks;
+	volatile size_t done;
+	volatile int err;
+};
+void fx_copy_trees(struct fx_trees *t);
+
 #define FX_FRESH (1ul << 40) // in the flags of a mount: fx_mount_fresh
 
 struct fx_exec {
@@ -194,6 +232,10 @@ struct fx_exec {
 	size_t n_puts;
 	int result;             // descriptor 3 of the program; 0: it has none
 	int keep_view;          // its view is to be kept open: view[]
+	struct fx_view_step *view_steps;
+	size_t n_view_steps, n_view_first; // these before the mounts, the others after
+	const struct fx_view_check *view_checks;
+	size_t n_view_checks;
 
 	// Results. The children share our memory until they exec, so that no pipe is needed to hear of their failures.
 	volatile int step, err;
@@ -219,6 +261,8 @@ int fx_put_all(const struct fx_exec *x, size_t *failed);
 int fx_mount_fresh(const struct fx_mount *m);
 int fx_keep_namespace(struct fx_exec *x);
 int fx_keep_view(struct fx_exec *x);
+int fx_show_view(struct fx_exec *x, size_t from, size_t to, size_t *failed);
+int fx_check_view(const struct fx_exec *x, size_t *failed);
 
 #define FX_RESULT 3   // what the program writes its own answer to
 // The beginning and the end of a stream, as container.keeper keeps them: data is as long as limit, and its second half a ring.
@@ -291,7 +335,7 @@ extern int fx_closed_streams; // a bit for each of the descriptors 0 to 2 that w
 void fx_call(const struct fx_exec *x, int stage);
 
 #define FX_SEALED_FD 6                // of process 1; see stub.c and sealed.go
-#define FX_SEALED_MAGIC 0x3265736273ull // "sbse2"; another for another layout
+#define FX_SEALED_MAGIC 0x3365736273ull // "sbse3"; another for another layout
 #define FX_SEALED_MAX (16 << 20)
 #define FX_LAUNCH_MAGIC 0x36786273u // "sbx6": the form of the launch file; see launch.go and plan.c
 

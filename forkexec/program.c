@@ -192,8 +192,9 @@ int fx_program(void *arg)
 	TRY(FX_AFFINITY, 1, be_ordinary());
 	umask(x->umask);
 	TRY(FX_PRIVILEGE, 0, fx_drop_privileges());
-	TRY(FX_DIR, 0, chdir(x->dir)); // after the capabilities: the program's own rights decide
 	size_t failed = 0;
+	TRY(FX_LOOK, failed, fx_check_view(x, &failed)); // after the capabilities: the program's own rights decide
+	TRY(FX_DIR, 0, chdir(x->dir));
 	TRY(FX_PUT, failed, fx_put_all(x, &failed)); // signals are blocked: a file that gets too large is an error
 	reset_signals();
 	fx_call(x, FX_UNFILTERED);

@@ -27,6 +27,8 @@ type Sealed struct {
 	Policy             []string // the files that its policy was read from
 	// Writable says what of the host its programs may write: "8:1 /home/u/project", a file system and a path in it.
 	Writable []string
+	// Kept is a spec.Kept, encoded; empty where nobody asks for it.
+	Kept []byte
 }
 
 // SealedFD is the descriptor that process 1 has of it; see stub.c.
@@ -59,6 +61,7 @@ func (s *Sealed) Write(f *os.File) error {
 	b.texts(s.ID, string(s.Launch), string(s.Filter), string(s.Asking), string(s.State), s.Record)
 	b.list(s.Policy)
 	b.list(s.Writable)
+	b.texts(string(s.Kept))
 	if _, err := f.Write(b); err != nil {
 		return err
 	}
@@ -126,6 +129,7 @@ func decodeSealed(data []byte) (*Sealed, error) {
 			*list = append(*list, string(text()))
 		}
 	}
+	s.Kept = text()
 	if bad || magic != C.FX_SEALED_MAGIC {
 		return nil, ErrNotSealed
 	}

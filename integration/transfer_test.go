@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/sandboxrun/sandboxrun/container/result"
 )
 
@@ -292,5 +294,59 @@ func TestOutputLimitKills(t *testing.T) {
 			b.t.Error("nothing is missing")
 		}
 		b.run("exec", "--on-output-limit", "none", "box", "true").exits(125).complains("usage")
+	})
+}
+
+// TestExport: what comes out is safe to use, whatever the program has made, and a huge sparse file costs what is in it.
+func TestExport(t *testing.T) {
+	flavours(t, func(b *box) {
+		transferBox(b, nil)
+		b.run("exec", "box", "--", "python3", "-c", `
+import os, socket
+os.mkdir("r"); os.chdir("r"); open("good", "w").write("good"); os.mkdir("sub"); os.symlink("good", "in"); os.symlink("/etc", "out"); os.link("good", "hard")
+os.mkfifo("fifo"); socket.socket(socket.AF_UNIX).bind("sock"); os.mkdir("locked"); open("locked/f", "w"); os.chmod("locked", 0)
+with open("sparse", "wb") as f:
+    f.write(b"begin"); f.seek(1 << 30); f.write(b"middle"); f.truncate(1 << 40)
+open("empty", "w").truncate(1 << 20); open("new\nline", "w").write("n"); open("-rf", "w").write("d"); os.symlink("`+b.path("secret")+`", "../away")`).exits(0)
+		a := b.run("export", "box", "/w/r", b.path("copy")).exits(0)
+		a.complains(`r/out": a link`, `r/fifo": a named pipe`, `r/sock": a socket`, `r/locked": permission denied`).hides("hard", "in\"")
+		same(b.t, "plain", "good", b.read(b.path("copy/in")))
+		same(b.t, "odd", "d", b.read(b.path("copy/-rf")))
+		var st unix.Stat_t
+		b.mustDo(unix.Stat(b.path("copy/sparse"), &st))
+		if st.Size != 1<<40 || st.Blocks > 1000 {
+			b.t.Errorf("%d bytes in %d blocks", st.Size, st.Blocks)
+		}
+		f, err := os.Open(b.path("copy/sparse"))
+		b.mustDo(err)
+		defer f.Close()
+		buf := make([]byte, 11)
+		for at, want := range map[int64]string{0: "begin\x00\x00\x00\x00\x00\x00", 1 << 30: "middle\x00\x00\x00\x00\x00"} {
+			if _, err := f.ReadAt(buf, at); err != nil || string(buf) != want {
+				b.t.Errorf("at %d: %q, %v", at, buf, err)
+			}
+		}
+		b.mustDo(unix.Stat(b.path("copy/hard"), &st))
+		same(b.t, "names of a copy", uint64(1), uint64(st.Nlink))
+
+		b.run("export", "box", "r/sub", b.path("sub.tar")).exits(0)
+		b.run("export", "--cwd", "r", "box", "good", b.path("good.tar")).exits(0)
+		b.run("export", "box", "r", b.path("all.tar")).exits(125).complains("file_too_large")
+		if left, err := filepath.Glob(b.path(".sandboxrun-*")); err != nil || len(left) > 0 {
+			b.t.Errorf("left %q, %v", left, err)
+		}
+		out, err := exec.Command("tar", "-xOf", b.path("good.tar")).Output()
+		if err != nil || string(out) != "good" {
+			b.t.Errorf("%q, %v", out, err)
+		}
+		// Neither what is read nor where it is written is led away by a link of the program's.
+		b.run("export", "box", "away/key", b.path("x")).exits(125).hides("THE-KEY")
+		b.run("export", "box", "/w/away/key", b.path("x")).exits(125).hides("THE-KEY")
+		b.run("export", "box", "r/good", b.path("w/away/x")).exits(125)
+		if _, err := os.Lstat(b.path("secret/x")); err == nil {
+			b.t.Error("a link was followed")
+		}
+		b.run("exec", "box", "chmod", "700", "r/locked").exits(0)
+		b.run("delete", "box").exits(0)
 	})
 }

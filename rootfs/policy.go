@@ -25,6 +25,7 @@ type Policy struct {
 	Write     []Grant
 	Deny      []Grant
 	Tmpfs     []Tmpfs
+	Home      *Tmpfs // the home directory inside, which every sandbox has; Path is empty
 	Secrets   []Grant
 	Binds     []Bind
 	// Empty are directories of the host, with every link resolved, that are shown empty and read-only where a grant or the base
@@ -46,9 +47,13 @@ type Grant struct {
 // SourceTmpfs is the source of a workspace in memory.
 const SourceTmpfs = "tmpfs"
 
+// SourceDisk is the source of a workspace on disk that sandboxrun makes.
+const SourceDisk = "disk"
+
 // Workspace is the directory that a program works in.
 type Workspace struct {
-	Source   string // a host directory, or SourceTmpfs
+	Source   string // a host directory, SourceTmpfs, or SourceDisk, for which one is made before it is compiled to be shown
+	Parent   string // of a directory that is made on disk; empty: the default
 	Path     string // where it is inside
 	Size     int64  // bytes, tmpfs only; 0 means the default
 	Lifetime string // "sandbox" or "exec"
@@ -75,7 +80,9 @@ type Tmpfs struct {
 	Path   string
 	Size   int64 // bytes; 0 means the default
 	Inodes int64 // number of files; 0 means the default
-	From   string
+	// Lifetime is "sandbox", or "exec": each exec gets a new one.
+	Lifetime string
+	From     string
 }
 
 // Bind shows a host path under a name of its own.
@@ -83,6 +90,7 @@ type Bind struct {
 	Source   string
 	Target   string
 	Writable bool
+	Copy     bool // a private copy, which is made before it is compiled to be shown, and is then Writable
 	From     string
 }
 

@@ -129,7 +129,7 @@ func (p *Policy) WritablePaths() []string {
 			list = append(list, b.Source)
 		}
 	}
-	if w := p.Workspace; w != nil && w.Source != SourceTmpfs {
+	if w := p.Workspace; w != nil && w.Source != SourceTmpfs && w.Source != SourceDisk {
 		list = append(list, w.Source)
 	}
 	return list

@@ -33,6 +33,8 @@ type Plan struct {
 	PolicyPaths []string `json:"-"`
 	// Files are the policy's, with what its interpreters stand for.
 	Files rootfs.Policy `json:"-"`
+	// Kept decides what one exec sees besides.
+	Kept *Kept `json:"-"`
 	// Search lists the grants in which the launcher searches for files that need a mount of their own.
 	Search []Search `json:"-"`
 	// Checks is what the checks at the start have to prove.

@@ -28,24 +28,30 @@ var keyExamples = map[string]struct{ rest, one, other string }{
 	"files.packages": {
 		"", "[files]\ninterpreters = ['/opt/py-3.9']", "[files]\ninterpreters = ['/opt/py-3.9']\npackages = ['mine']",
 	},
-	"files.read":         {"", "[files]\nread = []", "[files]\nread = ['/home/ada/work']"},
-	"files.write":        {"", "[files]\nwrite = []", "[files]\nwrite = ['/home/ada/work']"},
-	"files.deny":         {"", "[files]\ndeny = []", "[files]\ndeny = ['/etc/services']"},
-	"files.tmpfs.path":   {"", "[[files.tmpfs]]\npath = '/a'", "[[files.tmpfs]]\npath = '/b'"},
-	"files.tmpfs.size":   {"", "[[files.tmpfs]]\npath = '/a'", "[[files.tmpfs]]\npath = '/a'\nsize = '1M'"},
-	"files.tmpfs.inodes": {"", "[[files.tmpfs]]\npath = '/a'", "[[files.tmpfs]]\npath = '/a'\ninodes = 10"},
-	"files.secrets":      {"", "[files]\nsecrets = []", "[files]\nsecrets = ['/home/ada/work']"},
-	"files.missing":      {"", "[files]\nread = ['/none']\nmissing = 'error'", "[files]\nread = ['/none']\nmissing = 'skip'"},
-	"bind.source":        {"", "[[bind]]\nsource = '/home'\ntarget = '/x'", "[[bind]]\nsource = '/tmp'\ntarget = '/x'"},
-	"bind.target":        {"", "[[bind]]\nsource = '/tmp'\ntarget = '/x'", "[[bind]]\nsource = '/tmp'\ntarget = '/y'"},
-	"bind.writable":      {"", "[[bind]]\nsource = '/tmp'\ntarget = '/x'", "[[bind]]\nsource = '/tmp'\ntarget = '/x'\nwritable = true"},
-	"env.allow":          {"", "[env]\nallow = []", "[env]\nallow = ['LC_*']"},
-	"env.deny":           {"", "[env]\nallow = ['LC_*']", "[env]\nallow = ['LC_*']\ndeny = ['LC_ALL']"},
-	"env.set":            {"", "[env]\nset = {}", "[env]\nset = { A = '1' }"},
-	"env.redact":         {"", "[env]\nredact = true", "[env]\nredact = false"},
-	"network.mode":       {"", "[network]\nmode = 'isolated'", "[network]\nmode = 'host'"},
-	"network.ports":      {"", "[network]\nports = []", "[network]\nports = [8000]"},
-	"network.services":   {"", "[network]\nservices = []", "[network]\nservices = ['http://127.0.0.1:8000']"},
+	"files.read":           {"", "[files]\nread = []", "[files]\nread = ['/home/ada/work']"},
+	"files.write":          {"", "[files]\nwrite = []", "[files]\nwrite = ['/home/ada/work']"},
+	"files.deny":           {"", "[files]\ndeny = []", "[files]\ndeny = ['/etc/services']"},
+	"files.tmpfs.path":     {"", "[[files.tmpfs]]\npath = '/a'", "[[files.tmpfs]]\npath = '/b'"},
+	"files.tmpfs.size":     {"", "[[files.tmpfs]]\npath = '/a'", "[[files.tmpfs]]\npath = '/a'\nsize = '1M'"},
+	"files.tmpfs.inodes":   {"", "[[files.tmpfs]]\npath = '/a'", "[[files.tmpfs]]\npath = '/a'\ninodes = 10"},
+	"files.tmpfs.lifetime": {"", "[[files.tmpfs]]\npath = '/a'", "[[files.tmpfs]]\npath = '/a'\nlifetime = 'exec'"},
+	"files.home.size":      {"", "[files.home]\nsize = '1M'", "[files.home]\nsize = '2M'"},
+	"files.home.inodes":    {"", "[files.home]\ninodes = 100", "[files.home]\ninodes = 200"},
+	"files.home.lifetime":  {"", "", "[files.home]\nlifetime = 'exec'"},
+	"files.secrets":        {"", "[files]\nsecrets = []", "[files]\nsecrets = ['/home/ada/work']"},
+	"files.missing":        {"", "[files]\nread = ['/none']\nmissing = 'error'", "[files]\nread = ['/none']\nmissing = 'skip'"},
+	"bind.source":          {"", "[[bind]]\nsource = '/home'\ntarget = '/x'", "[[bind]]\nsource = '/tmp'\ntarget = '/x'"},
+	"bind.target":          {"", "[[bind]]\nsource = '/tmp'\ntarget = '/x'", "[[bind]]\nsource = '/tmp'\ntarget = '/y'"},
+	"bind.copy":            {"", "[[bind]]\nsource = '/tmp'\ntarget = '/x'", "[[bind]]\nsource = '/tmp'\ntarget = '/x'\ncopy = true"},
+	"workspace.parent":     {"", "[workspace]\nsource = 'disk'", "[workspace]\nsource = 'disk'\nparent = '/tmp'"},
+	"bind.writable":        {"", "[[bind]]\nsource = '/tmp'\ntarget = '/x'", "[[bind]]\nsource = '/tmp'\ntarget = '/x'\nwritable = true"},
+	"env.allow":            {"", "[env]\nallow = []", "[env]\nallow = ['LC_*']"},
+	"env.deny":             {"", "[env]\nallow = ['LC_*']", "[env]\nallow = ['LC_*']\ndeny = ['LC_ALL']"},
+	"env.set":              {"", "[env]\nset = {}", "[env]\nset = { A = '1' }"},
+	"env.redact":           {"", "[env]\nredact = true", "[env]\nredact = false"},
+	"network.mode":         {"", "[network]\nmode = 'isolated'", "[network]\nmode = 'host'"},
+	"network.ports":        {"", "[network]\nports = []", "[network]\nports = [8000]"},
+	"network.services":     {"", "[network]\nservices = []", "[network]\nservices = ['http://127.0.0.1:8000']"},
 	"network.env_urls": {
 		"[env]\nset = { URL = 'http://127.0.0.1:8000' }\n", "[network]\nenv_urls = true", "[network]\nenv_urls = false",
 	},
@@ -76,6 +82,7 @@ var keyExamples = map[string]struct{ rest, one, other string }{
 	"limits.nofile":     {"", "", "[limits]\nnofile = 64"},
 	"limits.output":     {"", "", "[limits]\noutput = '1M'"},
 	"processes.execute": {"", "[processes]\nexecute = []", "[processes]\nexecute = ['/etc/services']"},
+	"views":             {"", "[views.judge]\nread = ['/home/ada/work']", "[views.judge]\ndeny = ['/home/ada/work']"},
 	"processes.spawn":   {"", "[processes]\nspawn = true", "[processes]\nspawn = false"},
 }
 
@@ -105,7 +112,7 @@ func TestEveryKeyDecides(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return string(data) + fmt.Sprint(plan.Checks)
+		return string(data) + fmt.Sprint(plan.Checks, plan.Kept.Views, plan.Files.Binds, p.Files.Workspace)
 	}
 	known := map[string]bool{}
 	for _, k := range names {

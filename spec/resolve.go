@@ -37,18 +37,7 @@ func Resolve(p *policy.Policy, h *Host) (*Plan, error) {
 	if ids.shownUID == 0 {
 		home = "/root"
 	}
-	guards, err := guarded(&p.Files, h)
-	if err != nil {
-		return nil, err
-	}
-	plan.View, err = compileView(compile.Request{
-		Policy: p.Files, Tree: h.Tree, Hostname: hostname, ResolvConf: resolvConf(&p.Network, h.Resolv),
-		TmpfsSize: tmpfsSize(p.Limits.Memory), Guarded: guards,
-		User: compile.Identity{
-			UID: ids.shownUID, GID: ids.shownGID, Name: ids.name, Group: ids.group, Home: home, Privileged: h.Root, Apart: ids.own,
-		},
-	}, connector(&p.Network, h.Self), h.Ground)
-	if err != nil {
+	if err := compileFiles(p, h, ids, home, plan); err != nil {
 		return nil, err
 	}
 	if _, err := plan.View.Lookup(h.Tree, home); err != nil {
@@ -56,6 +45,9 @@ func Resolve(p *policy.Policy, h *Host) (*Plan, error) {
 	}
 	plan.Warnings = slices.Clone(plan.View.Skipped)
 	if ids, err = idmap(p, h, ids, plan); err != nil {
+		return nil, err
+	}
+	if err := plan.Kept.checkViews(h, ids.own); err != nil {
 		return nil, err
 	}
 	makeWay(p, h, ids, plan)
@@ -79,6 +71,24 @@ func Resolve(p *policy.Policy, h *Host) (*Plan, error) {
 	plan.Spec = ociSpec(plan, h, ids)
 	plan.Checks = checks(p, h, ids, plan)
 	return plan, nil
+}
+
+// compileFiles compiles the view, and keeps what it was compiled from.
+func compileFiles(p *policy.Policy, h *Host, ids identity, home string, plan *Plan) error {
+	guards, err := guarded(&p.Files, h)
+	if err != nil {
+		return err
+	}
+	req := compile.Request{
+		Policy: p.Files, Tree: h.Tree, Hostname: hostname, ResolvConf: resolvConf(&p.Network, h.Resolv),
+		TmpfsSize: tmpfsSize(p.Limits.Memory), Guarded: guards,
+		User: compile.Identity{
+			UID: ids.shownUID, GID: ids.shownGID, Name: ids.name, Group: ids.group, Home: home, Privileged: h.Root, Apart: ids.own,
+		},
+	}
+	plan.Kept = &Kept{req, connector(&p.Network, h.Self), p.Views}
+	plan.View, err = compileView(req, plan.Kept.Connector, h.Ground)
+	return err
 }
 
 // searched are the grants. The base is not searched, because its files belong to the system.

@@ -17,6 +17,8 @@ import (
 type HostSink struct {
 	Parent *os.File // the directory above; may be O_PATH
 	Name   string   // in it
+	Owner  *[2]int  // uid and gid of all that is made; nil, or -1: the caller's
+	Sparse bool     // holes of files stay holes, and count nothing
 
 	dirs []hostDir // that are being written, from the top
 }
@@ -71,8 +73,16 @@ func (h *HostSink) Dir(name string, mode fs.FileMode) error {
 	if err != nil {
 		return fmt.Errorf("open directory %q: %w", base, err)
 	}
-	h.dirs = append(h.dirs, hostDir{os.NewFile(uintptr(fd), base), name, mode})
-	return nil
+	f := os.NewFile(uintptr(fd), base)
+	h.dirs = append(h.dirs, hostDir{f, name, mode})
+	return h.own(f)
+}
+
+func (h *HostSink) own(f *os.File) error {
+	if h.Owner == nil || h.Owner[0] < 0 {
+		return nil
+	}
+	return f.Chown(h.Owner[0], h.Owner[1])
 }
 
 // File writes a file. It appears whole or not at all.
@@ -87,7 +97,14 @@ func (h *HostSink) File(name string, mode fs.FileMode, data io.Reader) error {
 		return fmt.Errorf("make %q: %w", base, err)
 	}
 	f := os.NewFile(uintptr(fd), base)
-	_, err = io.Copy(struct{ io.Writer }{f}, data)
+	if c, ok := data.(*content); ok && h.Sparse {
+		err = c.copySparse(f)
+	} else {
+		_, err = io.Copy(struct{ io.Writer }{f}, data)
+	}
+	if err == nil {
+		err = h.own(f)
+	}
 	if err == nil {
 		err = f.Chmod(mode &^ 0o022)
 	}
@@ -109,6 +126,9 @@ func (h *HostSink) Link(name, target string) error {
 	dir, base, err := h.at(name)
 	if err == nil {
 		err = unix.Symlinkat(target, dir, base)
+	}
+	if err == nil && h.Owner != nil && h.Owner[0] >= 0 {
+		err = unix.Fchownat(dir, base, h.Owner[0], h.Owner[1], unix.AT_SYMLINK_NOFOLLOW)
 	}
 	if err != nil {
 		return fmt.Errorf("make link %q: %w", base, err)

@@ -38,8 +38,9 @@ type Sink interface {
 // Reader reads files below one directory of a view.
 type Reader struct {
 	Opener *Opener
-	Dir    int   // O_PATH
-	Max    int64 // bytes; 0: DefaultMax
+	Dir    int                    // O_PATH
+	Max    int64                  // bytes; 0: DefaultMax
+	Skip   func(name string) bool // what is left out without a word; nil: nothing
 
 	sink    Sink
 	named   string // by the caller
@@ -139,7 +140,7 @@ func (r *Reader) file(f *os.File, name string, mode fs.FileMode, st *unix.Stat_t
 	if st.Mode&(unix.S_ISUID|unix.S_ISGID) != 0 {
 		r.drop(name, "its set-user-id and set-group-id bits")
 	}
-	data := &bounded{f, r.left}
+	data := &content{bounded{f, r.left}, f, st.Size}
 	err := r.sink.File(name, mode, data)
 	r.left = data.left
 	if errors.Is(err, errTooLarge) {
@@ -194,6 +195,9 @@ func (r *Reader) directory(dir *os.File, name string, depth int) error {
 
 // child looks at an entry before it opens it to be read: to open a pipe or a device is to act on it.
 func (r *Reader) child(dir int, name, base string, depth int) error {
+	if r.Skip != nil && r.Skip(name) {
+		return nil
+	}
 	fd, err := r.Opener.entry(dir, base, unix.O_PATH)
 	if errors.Is(err, unix.ENOENT) {
 		return nil // gone meanwhile

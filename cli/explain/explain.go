@@ -72,6 +72,7 @@ func Command(p *caller.Caller) *cli.Command {
 			option("host", askHost, "explain `HOST:PORT`"),
 			option("env", askEnv, "explain the variable `NAME`"),
 			option("exe", askExe, "explain the program `NAME`: where the PATH inside finds it, and which interpreter and library is missing"),
+			&cli.StringFlag{Name: "view", Usage: "explain what an exec with --view `NAME` sees"},
 			&cli.StringFlag{Name: "html", Usage: "write the whole view to `FILE` as one HTML page"},
 		}, grants.Flags()...),
 		Action: func(c *cli.Context) error { return run(p, c, asks, *grants) },
@@ -97,7 +98,7 @@ func run(p *caller.Caller, c *cli.Context, asks *[]Ask, grants plan.Grants) erro
 	if c.IsSet("html") && (c.String("html") == "" || len(list) > 0 || c.Bool("json")) {
 		return fault.Usage("--html goes with no argument and without --json", "sandboxrun explain --html view.html")
 	}
-	d, err := plan.Decide(p, plan.Source{Name: c.String("policy"), Workspace: true, Grants: grants, Trust: p.Trust(c)})
+	d, err := plan.Decide(p, plan.Source{Name: c.String("policy"), Workspace: true, View: c.String("view"), Grants: grants, Trust: p.Trust(c)})
 	if err != nil {
 		return err
 	}

@@ -3,6 +3,7 @@
 package files
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"io/fs"
@@ -21,9 +22,13 @@ import (
 	"github.com/sandboxrun/sandboxrun/transfer"
 )
 
+func cwdFlag() cli.Flag {
+	return &cli.StringFlag{Name: "cwd", Aliases: []string{"C"}, Usage: "the path inside is relative to `DIR` (default: the policy's working directory)"}
+}
+
 func transferFlags() []cli.Flag {
 	return []cli.Flag{
-		&cli.StringFlag{Name: "cwd", Aliases: []string{"C"}, Usage: "the path inside is relative to `DIR` (default: the policy's working directory)"},
+		cwdFlag(),
 		&cli.StringFlag{Name: "max", Usage: "transfer at most `SIZE` together", Value: "1M"},
 	}
 }
@@ -135,23 +140,64 @@ func GetCommand(p *caller.Caller) *cli.Command {
 	}
 }
 
+// ExportCommand is the command export.
+func ExportCommand(p *caller.Caller) *cli.Command {
+	return &cli.Command{
+		Name: "export", Usage: "copy a file or a directory out of a sandbox, sanitized, or make an archive of it", ArgsUsage: "ID SRC DST",
+		Description: "SRC is a path inside. DST is a new directory, a file, which is replaced, or a new archive, if it ends with .tar. Links that leave SRC,\n" +
+			"pipes, sockets, devices, set-user-id bits and what the program itself may not read are left out, and named. Holes of files stay holes.",
+		Flags: []cli.Flag{
+			cwdFlag(), &cli.StringFlag{Name: "max", Usage: "copy at most `SIZE` together", Value: "1G"},
+		},
+		Action: transferAction(p, func(sb *container.Sandbox, cwd, src, dst string, limit int64) error {
+			if path.IsAbs(src) {
+				cwd, src = "/", cmp.Or(strings.TrimLeft(src, "/"), ".")
+			}
+			files, err := sb.Files(cwd)
+			if err != nil {
+				return err
+			}
+			defer files.Close()
+			if dst, err = hostTarget(p, "export", src, dst); err != nil {
+				return err
+			}
+			dropped, err := sb.ExportTo(files, src, dst, limit)
+			sayDropped(p, dropped)
+			return err
+		}),
+	}
+}
+
+// hostTarget is where on the host something is written: in a directory that is there it has its own name.
+func hostTarget(p *caller.Caller, what, src, dst string) (string, error) {
+	dst, err := p.OnHost(what, dst)
+	if err != nil {
+		return "", err
+	}
+	if info, err := os.Stat(dst); err == nil && info.IsDir() && path.Base(src) != "." {
+		dst = path.Join(dst, path.Base(src))
+	}
+	return dst, nil
+}
+
+func sayDropped(p *caller.Caller, dropped []transfer.Dropped) {
+	for _, d := range dropped {
+		p.Warn(fmt.Sprintf("left out: %q: %s", d.Path, d.Why))
+	}
+}
+
 func get(p *caller.Caller, sb *container.Sandbox, files *container.Files, src, dst string, limit int64) error {
 	var dropped []transfer.Dropped
 	var err error
 	if dst == "-" {
 		dropped, err = files.Get(src, limit, stdoutSink{p})
 	} else {
-		if dst, err = p.OnHost("get", dst); err != nil {
+		if dst, err = hostTarget(p, "get", src, dst); err != nil {
 			return err
-		}
-		if info, serr := os.Stat(dst); serr == nil && info.IsDir() && path.Base(src) != "." {
-			dst = path.Join(dst, path.Base(src))
 		}
 		dropped, err = sb.GetTo(files, src, dst, limit)
 	}
-	for _, d := range dropped {
-		p.Warn(fmt.Sprintf("left out: %q: %s", d.Path, d.Why))
-	}
+	sayDropped(p, dropped)
 	return err
 }
 

@@ -24,13 +24,18 @@ func Policy() cli.Flag {
 	}
 }
 
+// Keep is the flag for what a sandbox leaves on disk.
+func Keep() cli.Flag {
+	return &cli.BoolFlag{Name: "keep", Usage: "leave the workspace of source = \"disk\", and copies, when the sandbox has ended, and say where they are"}
+}
+
 // later are flags of the command line's contract that this version does not support. They are refused, never ignored.
-func later() []string { return []string{"view", "translate", "read"} }
+func later() []string { return []string{"translate"} }
 
 // RefuseLater refuses these flags.
 func RefuseLater(c *cli.Context) error {
 	for _, name := range later() {
-		if c.IsSet(name) && (name != "read" || c.Command.Name == "exec") {
+		if c.IsSet(name) {
 			return fault.Usage(fmt.Sprintf("--%s is not supported yet", name), "leave it out")
 		}
 	}

@@ -14,7 +14,7 @@ import (
 // Command is the command policy.
 func Command(p *caller.Caller) *cli.Command {
 	return &cli.Command{
-		Name: "policy", Usage: "check a policy, or print the schema or the presets",
+		Name: "policy", Usage: "check or show a policy, or print the schema or the presets",
 		Action: func(c *cli.Context) error {
 			if c.NArg() == 0 {
 				return cli.ShowSubcommandHelp(c)
@@ -35,6 +35,7 @@ func Command(p *caller.Caller) *cli.Command {
 					return nil
 				},
 			},
+			show(p),
 			{
 				Name: "schema", Usage: "print the JSON Schema of policies",
 				Action: func(c *cli.Context) error {
@@ -49,6 +50,26 @@ func Command(p *caller.Caller) *cli.Command {
 				Name: "presets", Usage: "list the built-in policies, or print one", ArgsUsage: "[NAME]",
 				Action: func(c *cli.Context) error { return presets(p, c) },
 			},
+		},
+	}
+}
+
+// show prints the policy that run would use.
+func show(p *caller.Caller) *cli.Command {
+	grants := &Grants{}
+	return &cli.Command{
+		Name: "show", Usage: "print the policy that run would use, as one file",
+		Flags: append([]cli.Flag{flags.Policy()}, grants.Flags()...),
+		Action: func(c *cli.Context) error {
+			if err := flags.None(c); err != nil {
+				return err
+			}
+			shown, err := Load(p, Source{Name: c.String("policy"), Workspace: true, Grants: *grants})
+			if err != nil {
+				return err
+			}
+			_, err = p.Out.Write(shown.Readable())
+			return err
 		},
 	}
 }

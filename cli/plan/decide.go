@@ -1,6 +1,8 @@
 package plan
 
 import (
+	"errors"
+
 	"github.com/sirupsen/logrus"
 
 	"github.com/sandboxrun/sandboxrun/cli/caller"
@@ -24,6 +26,14 @@ type Decision struct {
 func Decide(p *caller.Caller, from Source) (d Decision, err error) {
 	if d.Policy, err = Load(p, from); err != nil {
 		return d, err
+	}
+	if from.View != "" {
+		kept := spec.Kept{Views: d.Policy.Views}
+		v, err := kept.Named(from.View, policy.View{})
+		if err != nil {
+			return d, err
+		}
+		d.Policy.Files = v.With(d.Policy.Files)
 	}
 	if from.Ceiling != nil {
 		if err = from.Ceiling.Narrow(d.Policy); err != nil {
@@ -86,14 +96,41 @@ func NewSandbox(p *caller.Caller, s *container.Store, from Source, id string, o 
 	if o.Record != "" {
 		o.Versions = version.Facts()
 	}
-	sb, err := s.Create(id, d.Plan, o)
+	made, err := d.make(p, s, id)
 	if err != nil {
 		return nil, nil, err
+	}
+	sb, err := s.Create(id, d.Plan, o)
+	if err != nil {
+		return nil, nil, errors.Join(err, made.Discard())
+	}
+	made.Close()
+	if made != nil && from.Keep {
+		kept, err := made.Keep()
+		if err != nil {
+			return nil, nil, errors.Join(err, sb.Delete(nil))
+		}
+		p.Warn("kept on disk, remove it yourself: " + kept)
 	}
 	for _, w := range sb.State().Warnings[len(d.Plan.Warnings):] { // those found while it was built
 		p.Warn(w)
 	}
 	return sb, &d, nil
+}
+
+// make makes what the policy wants on disk, and decides again with that.
+func (d *Decision) make(p *caller.Caller, s *container.Store, id string) (*container.Made, error) {
+	made, err := s.Make(id, d.Policy, d.Plan)
+	if made == nil || err != nil {
+		return nil, err
+	}
+	for _, w := range made.Warnings {
+		p.Warn(w)
+	}
+	if d.Plan, err = spec.Resolve(d.Policy, d.Host); err != nil {
+		return nil, errors.Join(err, made.Discard())
+	}
+	return made, nil
 }
 
 // StaysInPlace reports whether a program starts in its caller's directory, if the view has that: the policy names no other.

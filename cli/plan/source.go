@@ -6,8 +6,11 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/sandboxrun/sandboxrun/ceiling"
+	"github.com/sandboxrun/sandboxrun/cli/caller"
 	"github.com/sandboxrun/sandboxrun/cli/flags"
+	"github.com/sandboxrun/sandboxrun/container"
 	"github.com/sandboxrun/sandboxrun/container/trust"
+	"github.com/sandboxrun/sandboxrun/fault"
 	"github.com/sandboxrun/sandboxrun/spec/policy"
 )
 
@@ -22,6 +25,8 @@ type Source struct {
 	// Ceiling, if it is set, says that the policy is of somebody whom nobody trusts: it is held below, reads no file and no variable, and is
 	// a preset where it has a name.
 	Ceiling *ceiling.Ceiling
+	Keep    bool   // what is made on disk stays when the sandbox has ended
+	View    string // of the policy, whose files are to be seen as the sandbox's
 }
 
 // Grants are what the flags of a command line add to a policy, in their order.
@@ -42,6 +47,33 @@ func (g *Grants) Flags() []cli.Flag {
 		flags = append(flags, &cli.GenericFlag{Name: name, Value: &grantFlag{name, g}, Usage: usage[name]})
 	}
 	return flags
+}
+
+// ViewFlags are the flags of an exec for what it alone sees.
+func (g *Grants) ViewFlags() []cli.Flag {
+	usage := map[string]string{
+		"read": "show `PATH` to this program alone, read-only; can be repeated",
+		"bind": "show SOURCE at TARGET to this program alone, read-only: `SOURCE:TARGET`; can be repeated",
+		"deny": "hide `PATH` from this program alone; can be repeated",
+	}
+	var flags []cli.Flag
+	for _, name := range []string{"read", "bind", "deny"} {
+		flags = append(flags, &cli.GenericFlag{Name: name, Value: &grantFlag{name, g}, Usage: usage[name]})
+	}
+	return flags
+}
+
+// View reads these flags, and adds the view of that name of the policy.
+func (g Grants) View(p *caller.Caller, name string) (v container.View, err error) {
+	v.Name = name
+	if len(g) == 0 {
+		return v, nil
+	}
+	if p.CwdErr != nil {
+		return v, fault.Usage("the current directory no longer exists, so --"+g[0].Name+" has nothing to be relative to", "change to another directory")
+	}
+	v.View, err = policy.ViewOf(policy.Input{Cwd: p.Cwd, Home: p.Env["HOME"], Env: p.Env, Flags: g})
+	return v, err
 }
 
 // grantFlag adds to the policy each time that it occurs.

@@ -3,6 +3,7 @@ package run
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/urfave/cli/v2"
@@ -24,12 +25,11 @@ func (p *Commands) Exec() *cli.Command {
 		Description: "The program sees the files that earlier execs left, and none of their processes. All its processes end with it.\n" +
 			"Its standard input is empty without --stdin and --tty.",
 		Flags: append(
-			append(execFlags(), carryFlags()...),
+			slices.Concat(execFlags(), carryFlags(), p.grants.ViewFlags()),
 			&cli.StringFlag{Name: "cwd", Aliases: []string{"C"}, Usage: "start in `DIR` inside, relative to the policy's working directory (default: that directory)"},
 			&cli.BoolFlag{Name: "stdin", Aliases: []string{"i"}, Usage: "pass standard input on to the program"},
 			&cli.BoolFlag{Name: "detach", Aliases: []string{"d"}, Usage: "print the exec's name when the program has started, and leave it running"},
 			&cli.BoolFlag{Name: "translate", Hidden: true},
-			&cli.StringSliceFlag{Name: "read", Hidden: true},
 		),
 		Action: func(c *cli.Context) error {
 			p.jsonResult = c.Bool("json")
@@ -67,6 +67,9 @@ func (p *Commands) exec(c *cli.Context) error {
 		return err
 	}
 	req.Dir = c.String("cwd")
+	if req.View, err = p.grants.View(p.Caller, c.String("view")); err != nil {
+		return err
+	}
 	if ended != nil {
 		return p.conclude(ended, req)
 	}

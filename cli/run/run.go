@@ -47,7 +47,7 @@ func execFlags() []cli.Flag {
 		&cli.BoolFlag{Name: "tty", Aliases: []string{"t"}, Usage: "give the program its own terminal"},
 		resultFlag(),
 		&cli.StringFlag{Name: "output-dir", Usage: "also write the program's whole output to the new files stdout and stderr in `DIR`"},
-		&cli.StringFlag{Name: "view", Hidden: true},
+		&cli.StringFlag{Name: "view", Usage: "show the program what [views.`NAME`] of the policy says, and hide what that denies"},
 	}
 }
 
@@ -57,7 +57,7 @@ func (p *Commands) Run() *cli.Command {
 		Name: "run", Usage: "run one program in a sandbox of its own", ArgsUsage: "[--] CMD [ARG...]",
 		Description: "Builds a sandbox, runs the program in it and removes the sandbox. Passes standard input and signals on to the program.\n" +
 			"Without --policy the program sees the system's programs and libraries, and may write the current directory.",
-		Flags: slices.Concat([]cli.Flag{flags.Policy()}, p.grants.Flags(), execFlags(), carryFlags(), []cli.Flag{flags.Record(), flags.Sign()}),
+		Flags: slices.Concat([]cli.Flag{flags.Policy()}, p.grants.Flags(), execFlags(), carryFlags(), []cli.Flag{flags.Keep(), flags.Record(), flags.Sign()}),
 		Action: func(c *cli.Context) error {
 			p.jsonResult = c.Bool("json")
 			return p.run(c)
@@ -78,6 +78,7 @@ func (p *Commands) run(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
+	req.View.Name = c.String("view")
 	if !p.jsonResult {
 		req.Stdin = p.In
 		if caller.IsTerminal(p.In) && caller.IsTerminal(p.Out.File) {
@@ -99,7 +100,7 @@ func (p *Commands) run(c *cli.Context) error {
 	defer store.Close()
 	trust := p.Trust(c)
 	trust.Record, trust.Output, trust.Key = o.Record, req.OutputDir, c.String("sign")
-	from := plan.Source{Name: c.String("policy"), Workspace: true, Grants: p.grants, Env: req.Env, Trust: trust}
+	from := plan.Source{Name: c.String("policy"), Workspace: true, Grants: p.grants, Env: req.Env, Trust: trust, Keep: c.Bool("keep")}
 	sb, d, err := plan.NewSandbox(p.Caller, store, from, "run-"+strings.ToLower(rand.Text()), o)
 	if err != nil {
 		return err

@@ -35,6 +35,10 @@ type execParams struct {
 	Fresh   []string            `json:"fresh"`
 	Collect []collectValue      `json:"collect"`
 	Answer  bool                `json:"answer"`
+	View    string              `json:"view"`
+	Read    []string            `json:"read"`
+	Bind    []string            `json:"bind"`
+	Deny    []string            `json:"deny"`
 	OnLimit string              `json:"on_output_limit"`
 
 	Stdin       *string `json:"stdin"`        // all of it
@@ -184,6 +188,12 @@ func (n *session) execRequest(b *served, x *servedExec, r *rpc.Request) (contain
 		return req, err
 	}
 	var err error
+	if err := n.ofHost("exec: view, read, bind and deny", q.View != "" || len(q.Read)+len(q.Bind)+len(q.Deny) > 0, "let the policy show it to the whole sandbox"); err != nil {
+		return req, err
+	}
+	if req.View, err = flagsOf(map[string][]string{"read": q.Read, "bind": q.Bind, "deny": q.Deny}).View(n.Caller, q.View); err != nil {
+		return req, err
+	}
 	if req.Put, err = n.puts(b, q.Put); err != nil {
 		return req, err
 	}

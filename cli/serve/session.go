@@ -8,8 +8,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 
@@ -129,17 +131,21 @@ type policyParams struct {
 	Cwd        string          `json:"cwd"`
 }
 
+// flagsOf are lists of values as if they had been flags of a command line, in the order of their names.
+func flagsOf(lists map[string][]string) plan.Grants {
+	var flags plan.Grants
+	for _, name := range slices.Sorted(maps.Keys(lists)) {
+		for _, v := range lists[name] {
+			flags = append(flags, policy.Flag{Name: name, Value: v})
+		}
+	}
+	return flags
+}
+
 // source is the policy that the parameters name.
 func (q *policyParams) source() (plan.Source, error) {
 	var from plan.Source
-	for _, g := range []struct {
-		name string
-		list []string
-	}{{"read", q.Read}, {"write", q.Write}, {"bind", q.Bind}, {"deny", q.Deny}, {"allow-host", q.AllowHost}} {
-		for _, v := range g.list {
-			from.Grants = append(from.Grants, policy.Flag{Name: g.name, Value: v})
-		}
-	}
+	from.Grants = flagsOf(map[string][]string{"read": q.Read, "write": q.Write, "bind": q.Bind, "deny": q.Deny, "allow-host": q.AllowHost})
 	if q.Cwd != "" {
 		from.Grants = append(from.Grants, policy.Flag{Name: "cwd", Value: q.Cwd})
 	}

@@ -407,7 +407,8 @@ class Sandbox(_Base):
         fresh: Sequence[str] = (), env: Optional[Mapping[str, str]] = None, cwd: Optional[str] = None,
         stdin: Union[None, str, bytes] = None, stdin_open: bool = False, timeout: Optional[float] = None, memory: Optional[int] = None,
         pids: Optional[int] = None, answer: bool = False, on_output: Optional[OnOutput] = None, tty: Optional[tuple[int, int]] = None,
-        on_output_limit: Optional[str] = None,
+        on_output_limit: Optional[str] = None, view: Optional[str] = None, read: Sequence[str] = (), bind: Sequence[str] = (),
+        deny: Sequence[str] = (),
     ) -> ExecHandle:
         """Starts a program. With ``on_output`` its output is not kept. A timeout is in seconds."""
         options = {name: value for name, value in locals().items() if name not in ("self", "argv")}

@@ -52,6 +52,14 @@ export interface ExecOptions {
   collect?: (string | Collect)[];
   /** Directories that are empty for this program and gone after it. */
   fresh?: string[];
+  /** A view of the policy: what this program alone sees besides, or does not see. */
+  view?: string;
+  /** Paths of the host that this program alone sees besides, read-only. */
+  read?: string[];
+  /** The same at other paths: SOURCE:TARGET. */
+  bind?: string[];
+  /** Paths of the host that are hidden from this program alone. */
+  deny?: string[];
   env?: Record<string, string>;
   cwd?: string;
   stdin?: string | Uint8Array;

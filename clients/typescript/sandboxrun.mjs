@@ -221,12 +221,12 @@ export class Sandbox {
     return this.info.workdir;
   }
 
-  async start(argv, { put, collect, fresh, env, cwd, stdin, stdinOpen, timeout, memory, pids, answer, onOutput, onOutputLimit, tty, signal } = {}) {
+  async start(argv, { put, collect, fresh, view, read, bind, deny, env, cwd, stdin, stdinOpen, timeout, memory, pids, answer, onOutput, onOutputLimit, tty, signal } = {}) {
     signal?.throwIfAborted();
     const { id } = await this.create();
     signal?.throwIfAborted();
     const params = {
-      sandbox: id, argv, put: put && contents(put), collect, fresh, env, cwd, stdin_open: stdinOpen, timeout, memory, pids, answer, tty,
+      sandbox: id, argv, put: put && contents(put), collect, fresh, view, read, bind, deny, env, cwd, stdin_open: stdinOpen, timeout, memory, pids, answer, tty,
       on_output_limit: onOutputLimit, stream: onOutput !== undefined,
     };
     if (typeof stdin === "string") params.stdin = stdin;

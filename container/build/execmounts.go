@@ -1,11 +1,15 @@
 package build
 
 import (
+	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/sandboxrun/sandboxrun/container/idmap"
 	"github.com/sandboxrun/sandboxrun/forkexec"
+	"github.com/sandboxrun/sandboxrun/rootfs"
+	"github.com/sandboxrun/sandboxrun/rootfs/pathname"
 	"github.com/sandboxrun/sandboxrun/spec"
 )
 
@@ -33,7 +37,7 @@ func ExecMounts(plan *spec.Plan) []forkexec.Mount {
 	}
 	list = append(list, hideProc(supervisorProc))
 	for i, m := range plan.View.Mounts {
-		if m.PerExec {
+		if m.PerExec && len(below(plan, m)) == 0 {
 			list = append(list, freshTmpfs(plan, i))
 		}
 	}
@@ -54,6 +58,66 @@ func hideProc(p string) forkexec.Mount {
 		}
 	}
 	return forkexec.Mount{Source: "/dev/null", Target: p, Flags: unix.MS_BIND}
+}
+
+// below are what the view has on a tmpfs that each exec has for itself: the topmost mounts, each with all below it.
+func below(plan *spec.Plan, around rootfs.Mount) []rootfs.Mount {
+	var list []rootfs.Mount
+	for _, m := range plan.View.Mounts {
+		within := func(dir string) bool { return m.Target != dir && pathname.Within(m.Target, dir) }
+		if !m.Pin && within(around.Target) && !slices.ContainsFunc(list, func(n rootfs.Mount) bool { return within(n.Target) }) {
+			list = append(list, m)
+		}
+	}
+	return list
+}
+
+// ExecSteps make the tmpfs on which there are other mounts: these are copied before, and put into the new one.
+func ExecSteps(plan *spec.Plan) []forkexec.ViewStep {
+	var steps []forkexec.ViewStep
+	for i, m := range plan.View.Mounts {
+		if on := below(plan, m); m.PerExec && len(on) > 0 {
+			steps = renew(steps, m, on, spec.ViewMount(i, m, plan.Exec).Options)
+		}
+	}
+	return steps
+}
+
+// renew makes one of them, with what is on it.
+func renew(steps []forkexec.ViewStep, m rootfs.Mount, on []rootfs.Mount, options []string) []forkexec.ViewStep {
+	first := len(steps)
+	for _, n := range on {
+		steps = append(steps, forkexec.ViewStep{Kind: forkexec.ViewHold, Target: n.Target})
+	}
+	_, data := mountOptions(options)
+	steps = append(steps, forkexec.ViewStep{Kind: forkexec.ViewCover, Target: m.Target, Source: data})
+	made := map[string]bool{}
+	for _, n := range on {
+		steps = append(steps, points(strings.TrimPrefix(n.Target, m.Target+"/"), n.Dir, made)...)
+	}
+	steps = append(steps, forkexec.ViewStep{Kind: forkexec.ViewCovered, Target: m.Target, Attributes: idmap.BindAttributes(options)})
+	for i, n := range on {
+		steps[first+i].For = len(steps)
+		steps = append(steps, forkexec.ViewStep{Kind: forkexec.ViewAttach, Target: n.Target})
+	}
+	return steps
+}
+
+// points make a mount point in a cover, with the directories on the way.
+func points(rel string, dir bool, made map[string]bool) []forkexec.ViewStep {
+	var steps []forkexec.ViewStep
+	for at := range len(rel) {
+		if rel[at] == '/' && !made[rel[:at]] {
+			made[rel[:at]] = true
+			steps = append(steps, forkexec.ViewStep{Kind: forkexec.ViewDir, Target: rel[:at]})
+		}
+	}
+	kind := forkexec.ViewFile
+	if dir {
+		kind = forkexec.ViewDir
+	}
+	made[rel] = true
+	return append(steps, forkexec.ViewStep{Kind: kind, Target: rel})
 }
 
 func freshTmpfs(plan *spec.Plan, i int) forkexec.Mount {

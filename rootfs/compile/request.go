@@ -22,7 +22,7 @@ type Identity struct {
 // Request is all that Compile looks at.
 type Request struct {
 	Policy   rootfs.Policy
-	Tree     hostfs.Tree
+	Tree     hostfs.Tree `json:"-"`
 	User     Identity
 	Hostname string
 	// ResolvConf is the content of /etc/resolv.conf inside.

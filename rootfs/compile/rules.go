@@ -108,12 +108,12 @@ func (c *compiler) addWorkspace(w *rootfs.Workspace) error {
 		return nil
 	}
 	perExec := w.Lifetime == "exec"
-	if w.Source == rootfs.SourceTmpfs {
+	if w.Source == rootfs.SourceTmpfs || w.Source == rootfs.SourceDisk {
 		if err := checkTarget(rootfs.Grant{Path: w.Path, From: w.From}); err != nil {
 			return err
 		}
-		m := c.newTmpfs(rootfs.Tmpfs{Path: w.Path, Size: w.Size, From: w.From})
-		m.Mode, m.PerExec = 0o755, perExec
+		m := c.newTmpfs(rootfs.Tmpfs{Path: w.Path, Size: w.Size, Lifetime: w.Lifetime, From: w.From})
+		m.Mode = 0o755
 		c.items = append(c.items, item{Mount: m, class: classTmpfs, asked: w.Path})
 		return nil
 	}
@@ -196,6 +196,7 @@ func checkTarget(g rootfs.Grant) error {
 func (c *compiler) newTmpfs(t rootfs.Tmpfs) rootfs.Mount {
 	m := rootfs.Mount{
 		Kind: rootfs.MountTmpfs, Target: t.Path, Dir: true, Size: t.Size, Inodes: t.Inodes, Mode: 0o755, Owned: true, From: t.From,
+		PerExec: t.Lifetime == "exec",
 	}
 	if t.Path == "/tmp" || t.Path == "/var/tmp" {
 		m.Mode = 0o1777
@@ -215,23 +216,28 @@ func (c *compiler) newTmpfs(t rootfs.Tmpfs) rootfs.Mount {
 // addDefaults adds what every sandbox has: /tmp, /var/tmp, /run and a home directory.
 func (c *compiler) addDefaults() error {
 	c.addEntry(rootfs.Entry{Path: "/run", Kind: rootfs.EntryDir, Mode: 0o755})
-	c.addDefaultTmpfs("/tmp", 0o1777)
+	c.addDefaultTmpfs(rootfs.Tmpfs{Path: "/tmp", From: rootfs.FromDefault}, 0o1777)
 	if c.ownVarTmp() {
 		c.addEntry(rootfs.Entry{Path: "/var/tmp", Kind: rootfs.EntrySymlink, Content: "/tmp"})
 	} else {
-		c.addDefaultTmpfs("/var/tmp", 0o1777)
+		c.addDefaultTmpfs(rootfs.Tmpfs{Path: "/var/tmp", From: rootfs.FromDefault}, 0o1777)
 	}
 	home := c.User.Home
 	if pathname.Clean(home) && home != "/" && pathname.KernelPlace(home) == "" {
-		c.addDefaultTmpfs(home, 0o700)
+		t := rootfs.Tmpfs{From: rootfs.FromDefault}
+		if c.Policy.Home != nil {
+			t = *c.Policy.Home
+		}
+		t.Path = home
+		c.addDefaultTmpfs(t, 0o700)
 	}
 	return nil
 }
 
-func (c *compiler) addDefaultTmpfs(p string, mode uint32) {
-	m := c.newTmpfs(rootfs.Tmpfs{Path: p, From: rootfs.FromDefault})
+func (c *compiler) addDefaultTmpfs(t rootfs.Tmpfs, mode uint32) {
+	m := c.newTmpfs(t)
 	m.Mode, m.Owned = mode, mode == 0o700
-	c.items = append(c.items, item{Mount: m, class: classDefault, asked: p})
+	c.items = append(c.items, item{Mount: m, class: classDefault, asked: t.Path})
 }
 
 // ownVarTmp reports whether /var/tmp can be a link to /tmp: /var is the sandbox's own and nothing is mounted there.

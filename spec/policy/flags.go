@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/sandboxrun/sandboxrun/fault"
 	"github.com/sandboxrun/sandboxrun/netpolicy"
 	"github.com/sandboxrun/sandboxrun/spec/document"
 )
@@ -33,6 +34,21 @@ func (l *loader) flag(f Flag) {
 	if f.Name == "allow-host" && l.policy.Network.Mode == netpolicy.Isolated {
 		l.policy.Network.Mode, l.policy.Network.From = netpolicy.Allowlist, s.name
 	}
+}
+
+// ViewOf reads the flags read, bind and deny of one exec.
+func ViewOf(in Input) (View, error) {
+	in.Name, in.Data = "the exec", []byte(`{"version": 1}`)
+	p, err := Load(in)
+	if err != nil {
+		return View{}, err
+	}
+	for _, b := range p.Files.Binds {
+		if b.Writable {
+			return View{}, fault.New(fault.PolicyInvalid, "leave :rw out, or grant it to the whole sandbox", "%s %q: what one exec alone sees is read-only", b.From, b.Target)
+		}
+	}
+	return View{p.Files.Read, p.Files.Binds, p.Files.Deny}, nil
 }
 
 func flagText(f Flag) (string, error) {

@@ -2,6 +2,7 @@ package policy
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -188,11 +189,22 @@ func (l *loader) finish() {
 	if w := l.policy.Files.Workspace; w != nil {
 		l.finishWorkspace(w)
 	}
+	for i := range l.policy.Files.Tmpfs {
+		finishTmpfs(&l.policy.Files.Tmpfs[i])
+	}
+	if h := l.policy.Files.Home; h != nil {
+		finishTmpfs(h)
+	}
+	if w := l.policy.Files.Workspace; w != nil && w.Parent != "" && w.Source != rootfs.SourceDisk && !slices.ContainsFunc(l.policy.Files.Binds, func(b rootfs.Bind) bool { return b.Copy }) {
+		l.fail(l.places["workspace.parent"], "workspace.parent", `only what is made on disk has a parent: source = "disk", or a bind with copy = true`)
+	}
 	p := l.policy.Processes
 	if p.Steps > 0 && p.Guard == "" {
 		l.fail(l.places["processes.steps"], "processes.steps", `a step budget needs guard = "python"`)
 	}
 }
+
+func finishTmpfs(t *rootfs.Tmpfs) { t.Lifetime = cmp.Or(t.Lifetime, "sandbox") }
 
 func (l *loader) finishWorkspace(w *rootfs.Workspace) {
 	if w.Source == "" {
@@ -206,9 +218,12 @@ func (l *loader) finishWorkspace(w *rootfs.Workspace) {
 	}
 	if w.Path == "" {
 		w.Path = w.Source
-		if w.Source == rootfs.SourceTmpfs {
+		if w.Source == rootfs.SourceTmpfs || w.Source == rootfs.SourceDisk {
 			w.Path = "/w"
 		}
+	}
+	if w.Lifetime == "exec" && w.Source == rootfs.SourceDisk {
+		l.fail(l.places["workspace.lifetime"], "workspace.lifetime", `a workspace of each exec's own is in memory: source = "tmpfs"`)
 	}
 	if w.Size > 0 && w.Source != rootfs.SourceTmpfs {
 		l.fail(l.places["workspace.size"], "workspace.size", `only a workspace with source = "tmpfs" has a size`)

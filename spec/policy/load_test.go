@@ -133,8 +133,8 @@ func TestLoadEverything(t *testing.T) {
 				{Path: "/p/inputs/golden.yaml", From: at(20, 3, "files.deny")}, {Path: "/a/c", From: at(21, 3, "files.deny")},
 			},
 			Tmpfs: []rootfs.Tmpfs{
-				{Path: "/tmp", Size: 256 << 20, Inodes: 65536, From: at(23, 10, "files.tmpfs")},
-				{Path: "/var/tmp", From: at(23, 61, "files.tmpfs")},
+				{Path: "/tmp", Size: 256 << 20, Inodes: 65536, Lifetime: "sandbox", From: at(23, 10, "files.tmpfs")},
+				{Path: "/var/tmp", Lifetime: "sandbox", From: at(23, 61, "files.tmpfs")},
 			},
 			Secrets: []rootfs.Grant{{Path: "/answers", From: at(24, 12, "files.secrets")}},
 			Binds: []rootfs.Bind{
@@ -325,7 +325,7 @@ func TestInterface(t *testing.T) {
 		}
 	}
 	want := map[string]int{
-		"workspace.size": 12, "views": 73,
+		"workspace.size": 13,
 	}
 	if !maps.Equal(got, want) {
 		t.Errorf("refused are %v, want %v", got, want)

@@ -17,7 +17,6 @@ func notYet() []unsupported {
 		{"files.hide_modules", nil},
 		{"processes.guard", nil},
 		{"processes.steps", nil},
-		{"views", nil},
 	}
 }
 

@@ -6,6 +6,7 @@
 package policy
 
 import (
+	"slices"
 	"time"
 
 	"github.com/sandboxrun/sandboxrun/netpolicy"
@@ -93,8 +94,18 @@ type Processes struct {
 	Steps   int64          // step budget of the guard; 0 means none
 }
 
-// View has the additional files of the execs that ask for this view.
+// View is what one exec sees besides what every exec of its sandbox sees, read-only, or does not see. Other execs have nothing of it.
 type View struct {
 	Read  []rootfs.Grant
 	Binds []rootfs.Bind
+	Deny  []rootfs.Grant
+}
+
+// With is the files of a policy as an exec with a view sees them.
+func (v View) With(p rootfs.Policy) rootfs.Policy {
+	p.Read, p.Deny = slices.Concat(p.Read, v.Read), slices.Concat(p.Deny, v.Deny)
+	p.Binds = slices.Concat(slices.DeleteFunc(slices.Clone(p.Binds), func(b rootfs.Bind) bool {
+		return slices.ContainsFunc(v.Binds, func(n rootfs.Bind) bool { return n.Target == b.Target })
+	}), v.Binds)
+	return p
 }

@@ -219,7 +219,7 @@ func TestNotYet(t *testing.T) {
 		"[files]\nhide_modules = ['x']":            "p:3:1: files.hide_modules: not supported yet",
 		"[processes]\nspawn = false":               "",
 		"[processes]\nguard = 'python'\nsteps = 1": "p:3:1: processes.guard: not supported yet\np:4:1: processes.steps: not supported yet",
-		"[views.a]\nread = []":                     "p:2:2: views: not supported yet",
+		"[views.a]\nread = ['/x']":                 "",
 		"[files]\ninterpreters = []\npackages = []\nhide_modules = []\n" +
 			"[processes]\nspawn = true\nexecute = []\nguard = ''\nsteps = 0\n[views]": "",
 		"[limits]\nwall = 1\noutput = 1\n[env]\nredact = true\n[network]\nmode = 'public'": "",

@@ -121,14 +121,15 @@ func userKey() key[Policy] {
 func workspaceSourceKey() key[rootfs.Workspace] {
 	return key[rootfs.Workspace]{
 		info: info{
-			name: "source", kind: `path or "tmpfs"`, schema: pathSchema,
-			doc: "A directory of the host, or \"tmpfs\" for an empty directory in memory (\"./tmpfs\" is a directory of that name). " +
+			name: "source", kind: `path, "tmpfs" or "disk"`, schema: pathSchema,
+			doc: "A directory of the host, \"tmpfs\" for an empty directory in memory, or \"disk\" for an empty directory on disk that is made, and is removed with the sandbox " +
+				"unless --keep is given (\"./tmpfs\" is a directory of that name). " +
 				"Required, here or in the extended policy.",
 		},
 		set: func(s *scope, name string, w *rootfs.Workspace, v *document.Node) {
 			w.From = s.from(v.At, name)
-			if v.Kind == document.StringNode && v.Text == rootfs.SourceTmpfs {
-				w.Source = rootfs.SourceTmpfs
+			if v.Kind == document.StringNode && (v.Text == rootfs.SourceTmpfs || v.Text == rootfs.SourceDisk) {
+				w.Source = v.Text
 			} else if p, ok := s.path(v, name, s.hostPath); ok {
 				w.Source = p
 			}

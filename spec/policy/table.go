@@ -33,8 +33,8 @@ func policyKeys() []key[Policy] {
 		sectionKey("network", "Which hosts and ports the program can reach.", networkKeys()),
 		sectionKey("limits", "How much the program may use. A limit that is not given is not set.", limitKeys()),
 		sectionKey("processes", "Which programs the program may start.", processKeys()),
-		viewsKey("views", "Additional files for the execs that ask for this view of the same sandbox.",
-			viewKeys()),
+		viewsKey("views", "What an exec of the same sandbox sees besides, read-only, or does not see, where it asks for the view: exec --view NAME. "+
+			"No other exec has anything of it.", viewKeys()),
 	}
 }
 
@@ -43,7 +43,9 @@ func workspaceKeys() []key[rootfs.Workspace] {
 	return []key[ws]{
 		workspaceSourceKey(),
 		pathKey("path", "The path of the workspace inside.", true, func(w *ws) *string { return &w.Path }).
-			byDefault("the directory's path on the host; /w for a tmpfs"),
+			byDefault("the directory's path on the host; /w for \"tmpfs\" and \"disk\""),
+		pathKey("parent", "The directory on the host in which sandboxrun makes what is on disk: a workspace of source = \"disk\", and copies of binds. "+
+			"No program may be able to write there.", false, func(w *ws) *string { return &w.Parent }).byDefault("/var/tmp"),
 		sizeKey("size", "The size of a tmpfs.", minSpace, func(w *ws) *int64 { return &w.Size }),
 		wordKey("lifetime", "sandbox: all execs share the workspace. exec, only with a tmpfs: each exec gets a new one, which is removed with the exec.",
 			[]string{"sandbox", "exec"}, func(w *ws) *string { return &w.Lifetime }).byDefault(`"sandbox"`),
@@ -68,6 +70,8 @@ func filesKeys() []key[Policy] {
 			"A deny wins over every grant.", func(p *Policy) *[]rootfs.Grant { return &p.Files.Deny }),
 		recordsKey("tmpfs", "Empty writable directories in memory.", tmpfsKeys(),
 			func(p *Policy) *[]rootfs.Tmpfs { return &p.Files.Tmpfs }, func(t *rootfs.Tmpfs) *string { return &t.From }),
+		recordKey("home", "The program's home directory, which is in memory.", tmpfsKeys()[1:],
+			func(p *Policy) **rootfs.Tmpfs { return &p.Files.Home }, func(t *rootfs.Tmpfs) *string { return &t.From }),
 		grantsKey("secrets", "Files and directories that no grant may show. A grant that has a secret in it, or lies in one, is an error. "+
 			"Each start checks that the program cannot see a secret.", func(p *Policy) *[]rootfs.Grant { return &p.Files.Secrets }),
 		wordKey("missing", "What happens to a grant whose path does not exist on the host. error: the policy is refused. skip: the grant is left out.",
@@ -81,6 +85,8 @@ func tmpfsKeys() []key[rootfs.Tmpfs] {
 		sizeKey("size", "The size of the directory's files together.", minSpace, func(t *rootfs.Tmpfs) *int64 { return &t.Size }),
 		countKey("inodes", "The number of files and directories in it.", 1, math.MaxInt32,
 			func(t *rootfs.Tmpfs) *int64 { return &t.Inodes }),
+		wordKey("lifetime", "sandbox: all execs share it. exec: each exec gets a new one, which is removed with the exec.",
+			[]string{"sandbox", "exec"}, func(t *rootfs.Tmpfs) *string { return &t.Lifetime }).byDefault(`"sandbox"`),
 	}
 }
 
@@ -91,6 +97,8 @@ func bindKeys() []key[rootfs.Bind] {
 		pathKey("target", "The path inside.", true, func(b *rootfs.Bind) *string { return &b.Target }).must(),
 		flagKey("writable", "Whether the program can write it.",
 			func(b *rootfs.Bind) *bool { return &b.Writable }).byDefault("false"),
+		flagKey("copy", "Whether the program gets a private copy that it can write. It is made on disk with the sandbox and removed with it; links that leave it, special files "+
+			"and what is denied are left out. collect, get and export hand it back.", func(b *rootfs.Bind) *bool { return &b.Copy }).byDefault("false"),
 	}
 }
 
@@ -98,8 +106,10 @@ func viewKeys() []key[View] {
 	return []key[View]{
 		grantsKey("read", "Files and directories that the program can read, at their paths on the host.",
 			func(v *View) *[]rootfs.Grant { return &v.Read }),
-		recordsKey("bind", "A file or directory of the host at another path inside.", bindKeys(),
+		recordsKey("bind", "A file or directory of the host at another path inside.", bindKeys()[:2], // never writable
 			func(v *View) *[]rootfs.Bind { return &v.Binds }, func(b *rootfs.Bind) *string { return &b.From }),
+		grantsKey("deny", "Files and directories that are hidden, under every path that leads to them.",
+			func(v *View) *[]rootfs.Grant { return &v.Deny }),
 	}
 }
 

@@ -1,0 +1,176 @@
+package spec
+
+import (
+	"fmt"
+	"maps"
+	"path"
+	"slices"
+
+	"github.com/sandboxrun/sandboxrun/fault"
+	"github.com/sandboxrun/sandboxrun/rootfs"
+	"github.com/sandboxrun/sandboxrun/rootfs/compile"
+	"github.com/sandboxrun/sandboxrun/spec/policy"
+)
+
+// Kept is what a sandbox keeps of its policy, to decide later what one exec sees besides what every exec sees. The same compiler
+// decides it as for the sandbox, so denies, secrets and trusted files mean the same.
+type Kept struct {
+	Request   compile.Request        `json:"request"`
+	Connector *rootfs.Bind           `json:"connector,omitempty"`
+	Views     map[string]policy.View `json:"views,omitempty"`
+}
+
+// Extra is what one exec sees besides, or does not see.
+type Extra struct {
+	// Mounts are mounted over the sandbox's own, in order. Masks come last.
+	Mounts []rootfs.Mount
+	// Again are targets of the sandbox's mounts below one of these, which would be hidden by it.
+	Again []string
+	// Links are links that lead to what is shown.
+	Links []rootfs.Entry
+	// After is all that the exec sees.
+	After *rootfs.View
+	// Masked is what the exec must not be able to open.
+	Masked []string
+	// Warnings are said with the exec's result.
+	Warnings []string
+}
+
+// Named is a view of the policy, together with another one.
+func (k *Kept) Named(name string, also policy.View) (policy.View, error) {
+	if name == "" {
+		return also, nil
+	}
+	v, ok := k.Views[name]
+	if !ok {
+		return v, fault.New(fault.ViewUnknown, "add a table [views."+name+"] to the policy", "the policy has no view %q", name)
+	}
+	return policy.View{Read: slices.Concat(v.Read, also.Read), Binds: slices.Concat(v.Binds, also.Binds), Deny: slices.Concat(v.Deny, also.Deny)}, nil
+}
+
+// Extra decides what an exec with a view sees. Both views are compiled from the host as it is now, so they differ by what was asked
+// for alone. own says that the program has an id of its own (Exec.OwnID). The error is as of Resolve.
+func (k *Kept) Extra(v policy.View, h *Host, own bool) (*Extra, error) {
+	req := k.Request
+	req.Tree = h.Tree
+	before, err := compileView(req, k.Connector, h.Ground)
+	if err != nil {
+		return nil, err
+	}
+	req.Policy = v.With(req.Policy)
+	after, err := compileView(req, k.Connector, h.Ground)
+	if err != nil {
+		return nil, err
+	}
+	x := &Extra{After: after, Warnings: slices.DeleteFunc(slices.Clone(after.Skipped), func(s string) bool { return slices.Contains(before.Skipped, s) })}
+	x.compare(before, after)
+	x.links(before, after)
+	x.absent(before, after)
+	return x, x.idmapped(h, own, k.Request.Policy.Base.From)
+}
+
+// compare finds the mounts that are new.
+func (x *Extra) compare(before, after *rootfs.View) {
+	was := map[string]rootfs.Mount{}
+	for _, m := range before.Mounts {
+		if !m.Pin {
+			was[m.Target] = m
+		}
+	}
+	over := func(target string) bool {
+		return slices.ContainsFunc(x.Mounts, func(n rootfs.Mount) bool {
+			return n.Kind != rootfs.MountMask && n.Target != target && below(target, n.Target)
+		})
+	}
+	for _, m := range after.Mounts { // parents come first
+		switch {
+		case m.Pin:
+		case !sameMount(was[m.Target], m) || m.Kind == rootfs.MountMask && over(m.Target):
+			x.Mounts = append(x.Mounts, m)
+		case over(m.Target):
+			x.Again = append(x.Again, m.Target)
+		}
+		if m.Kind == rootfs.MountMask && !m.Link {
+			x.Masked = append(x.Masked, m.Target)
+		}
+	}
+}
+
+// links finds the links that are new.
+func (x *Extra) links(before, after *rootfs.View) {
+	for _, e := range after.Entries {
+		if e.Kind == rootfs.EntrySymlink && !slices.Contains(before.Entries, e) {
+			x.Links = append(x.Links, e)
+		}
+	}
+}
+
+func sameMount(a, b rootfs.Mount) bool {
+	return a.Kind == b.Kind && a.Source == b.Source && a.Writable == b.Writable && a.Content == b.Content
+}
+
+// absent says what cannot be hidden, because it is not there.
+func (x *Extra) absent(before, after *rootfs.View) {
+	for _, d := range after.Absent {
+		if !slices.ContainsFunc(before.Absent, func(b rootfs.Denied) bool { return b.Inside == d.Inside }) {
+			x.Warnings = append(x.Warnings, fmt.Sprintf("%s: nothing is at %q that could be hidden; what is made there during the exec can be seen", d.From, d.Host))
+		}
+	}
+}
+
+// idmapped decides which mounts show the caller's files as the program's own, as for a grant of the policy.
+func (x *Extra) idmapped(h *Host, own bool, base string) error {
+	for i := range x.Mounts {
+		m := &x.Mounts[i]
+		if !own || m.Kind != rootfs.MountBind || m.Source == "" || m.From == rootfs.FromDefault || m.From == base {
+			continue
+		}
+		left, err := h.Idmap(m.Source)
+		switch {
+		case err != nil:
+			x.Warnings = append(x.Warnings, fmt.Sprintf("%s %q: it cannot be idmapped: %v. The program can read only the files there that everybody may read",
+				m.From, m.Source, err))
+		case len(left) > 0:
+			return fault.New(fault.GrantNotIdmapped, "name a part of it that does not have this mount", "%s %q: what is mounted at %q cannot be shown: %s", m.From, m.Source, left[0].Path, left[0].Why)
+		default:
+			m.Idmapped = true
+		}
+	}
+	return nil
+}
+
+// checkViews finds faults of the policy's views when the sandbox is made.
+func (k *Kept) checkViews(h *Host, own bool) error {
+	for _, name := range slices.Sorted(maps.Keys(k.Views)) {
+		if _, err := k.Extra(k.Views[name], h, own); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// CheckFresh refuses directories that are empty for the exec and would hide what it is to see, or be hidden by it.
+func (x *Extra) CheckFresh(fresh []string) error {
+	for _, m := range x.Mounts {
+		for _, f := range fresh {
+			if m.Kind != rootfs.MountMask && (below(m.Target, f) || below(f, m.Target)) {
+				return fault.New(fault.FreshUnusable, "leave one of them out", "fresh %q and %s: %q cannot be both", f, m.From, m.Target)
+			}
+		}
+	}
+	return nil
+}
+
+// Host is the path on the host of what the exec alone sees at a path inside; empty if it sees nothing of its own there.
+func (x *Extra) Host(inside string) string {
+	if x == nil {
+		return ""
+	}
+	inside = path.Clean(inside)
+	for _, m := range slices.Backward(x.Mounts) {
+		if m.Kind == rootfs.MountBind && m.Source != "" && below(inside, m.Target) {
+			return path.Join(m.Source, inside[len(m.Target):])
+		}
+	}
+	return ""
+}

@@ -45,6 +45,9 @@ func (p *program) spec(c *cli.Context) error {
 	if plan.Exec.NoSpawn {
 		p.warn("processes.spawn: another runtime lets the program execute other programs; it starts no process there either")
 	}
+	if plan.Exec.Guard != nil {
+		p.warn("processes.guard: another runtime starts the interpreter without the guard, and counts no steps")
+	}
 	if c.NArg() > 0 {
 		plan.Spec.Process.Args = c.Args().Slice()
 	}

@@ -43,6 +43,9 @@ func (sb *Sandbox) command(req Request, in lookup.Root) (forkexec.Command, error
 	}
 	cmd := sb.place(filter)
 	cmd.Path, cmd.Args, cmd.Env, cmd.Dir = program, req.Args, req.env, dir
+	if sb.state.Launch.Guard != nil {
+		return sb.guarded(cmd, in, put)
+	}
 	return cmd, nil
 }
 

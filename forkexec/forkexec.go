@@ -61,6 +61,8 @@ type Command struct {
 	Puts []Put
 	// Result is descriptor 3 of the program; nil: it has none.
 	Result *os.File
+	// Guard is descriptor 5 of the program, the memory that it shares with its guard; nil: it has none.
+	Guard *os.File
 	// KeepView keeps the exec's view open: Process.View.
 	KeepView bool
 	// Cancel ends a start that takes long by a signal; may be nil.
@@ -272,6 +274,9 @@ func (c *Command) layout(m *cmem) (*C.struct_fx_exec, func()) {
 	}
 	if c.Result != nil {
 		x.result = C.int(c.Result.Fd())
+	}
+	if c.Guard != nil {
+		x.guard = C.int(c.Guard.Fd())
 	}
 	for i, f := range c.Stdio {
 		if f != nil {

@@ -6,7 +6,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/sandboxrun/sandboxrun/container/fault"
+	"github.com/sandboxrun/sandboxrun/fault"
 )
 
 // CodeGuard is a program that cannot be started with a library put into it (processes.guard).

@@ -208,7 +208,7 @@ func TestGuardSteps(t *testing.T) {
 			}
 			control := steps(0, "-c", stepProgram, "")
 			b.expect(control, result.Exited, "null", 0)
-			b.expect(steps(100, "-c", "import os; os._exit(121)"), result.Exited, result.FindingFailed, 121) // no word of the guard
+			b.expect(steps(100_000, "-c", "import os; os._exit(121)"), result.Exited, result.FindingFailed, 121) // no word of the guard
 		})
 	})
 }
@@ -218,7 +218,7 @@ func TestGuardIsNotSeen(t *testing.T) {
 	const look = `import os, sys
 m = sys.modules["__main__"]
 print(sys.argv, sys.orig_argv if hasattr(sys, "orig_argv") else "", sys.path, sys.flags, sorted(os.environ), sys.executable, m.__dict__.get("__file__"), m.__name__,
-    m.__spec__, sorted(sys.modules), os.listdir("/proc/self/fd"))
+    m.__spec__ and (m.__spec__.name, m.__spec__.origin, m.__package__), sorted(sys.modules), os.listdir("/proc/self/fd"))
 1/0
 `
 	flavours(t, func(b *box) {

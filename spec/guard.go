@@ -6,7 +6,8 @@ import (
 	"strings"
 
 	"github.com/sandboxrun/sandboxrun/interp"
-	"github.com/sandboxrun/sandboxrun/rootfs"
+	"github.com/sandboxrun/sandboxrun/rootfs/hostfs"
+	"github.com/sandboxrun/sandboxrun/spec/policy"
 )
 
 // Guard is the guard in a Python interpreter.
@@ -17,13 +18,13 @@ type Guard struct {
 }
 
 // guard plans the guard in the interpreter. An interpreter's own directories are its standard library and its site directories.
-func guard(p *Policy, h *Host, plan *Plan, found *interp.Found) *Guard {
+func guard(p *policy.Policy, h *Host, plan *Plan, found *interp.Found) *Guard {
 	if p.Processes.Guard == "" {
 		return nil
 	}
 	dirs := slices.Clone(found.Native)
 	for _, lib := range []string{"/usr/lib", "/usr/lib64", "/usr/local/lib"} {
-		names, _ := h.Tree.ReadDir(rootfs.RealPath(h.Tree, lib))
+		names, _ := h.Tree.ReadDir(hostfs.RealPath(h.Tree, lib))
 		for _, name := range names {
 			if strings.HasPrefix(name, "python3") {
 				dirs = append(dirs, path.Join(lib, name))
@@ -33,7 +34,7 @@ func guard(p *Policy, h *Host, plan *Plan, found *interp.Found) *Guard {
 	x, changeable := Explainer(p, plan, h, nil), plan.View.Changeable(h.Tree)
 	g := &Guard{Steps: p.Processes.Steps, Native: []string{}}
 	for _, dir := range dirs {
-		if e := x.Explain(dir); e.Inside() && changeable(e) == "" && !slices.Contains(g.Native, dir) {
+		if e := x.Explain(dir); e.Inside() && changeable(e.Place()) == "" && !slices.Contains(g.Native, dir) {
 			g.Native = append(g.Native, dir)
 		}
 	}

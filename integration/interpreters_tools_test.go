@@ -12,7 +12,7 @@ func TestInterpretersTools(t *testing.T) {
 		args []string
 		want string
 	}{
-		"pip":    {[]string{"-m", "pip", "download", "--no-index", "--no-deps", "./pack"}, "Saved ./pack-1.0"},
+		"pip":    {[]string{"-m", "pip", "download", "--no-index", "--no-deps", "./pack"}, "Successfully downloaded pack"},
 		"pytest": {[]string{"-m", "pytest", "-q", "test_one.py"}, "1 passed"},
 		"numpy":  {[]string{"-c", "import numpy; print(numpy.arange(101).sum())"}, "5050"},
 	}

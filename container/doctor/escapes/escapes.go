@@ -92,7 +92,7 @@ func (o Outcomes) Ran(name string) bool {
 	return (strings.Contains(text, "MET") || strings.Contains(text, "BROKE")) && !strings.Contains(text, "Traceback")
 }
 
-// Input is what the program is to do. alone: it starts no process, and so runs the one attack of the list in its own.
+// Input is what the program is to do. alone: it starts no process, and so ends after the first that succeeds.
 func (s *Stage) Input(list []Attack, inside, alone bool) ([]byte, error) {
 	const seconds = 10 // for one attack: none takes longer than half a second
 	type one struct {
@@ -137,12 +137,28 @@ func (s *Stage) Play(cmd *exec.Cmd, list []Attack, inside, alone bool) (Outcomes
 		return nil, fmt.Errorf("run attacks: %w", err)
 	}
 	if alone {
-		return Outcomes{list[0].Name: out.String() + errs.String()}, nil
+		return split(list, out.String()+errs.String()), nil
 	}
 	if wrong := json.Unmarshal(out.Bytes(), &got); err != nil || wrong != nil {
 		return nil, fmt.Errorf("run attacks: %w\n%s\n%s", errors.Join(err, wrong), cut(out.String()), cut(errs.String()))
 	}
 	return got, nil
+}
+
+// split tells the attacks of one process apart. One that has ended the process is the last; the rest has not been played.
+func split(list []Attack, out string) Outcomes {
+	const end = "\n\x1e" // of escape.py
+	parts := strings.Split(out, end)
+	if last := len(parts) - 1; last > 0 && parts[last] == "" {
+		parts = parts[:last]
+	} else {
+		parts[last] += "\nENDED"
+	}
+	got := Outcomes{}
+	for i, a := range list[:min(len(parts), len(list))] {
+		got[a.Name] = parts[i]
+	}
+	return got
 }
 
 func cut(s string) string {

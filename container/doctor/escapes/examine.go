@@ -62,7 +62,7 @@ const TimeLimit = 3 * time.Minute
 
 // Examine runs every attack without a sandbox and in one of the policy, which gets the files that the attacks need. It leaves nothing.
 func Examine(ctx context.Context, e Examination) (*Report, error) {
-	dir, err := os.MkdirTemp("", "sandboxrun-escapes-")
+	dir, err := os.MkdirTemp("", "escapes-")
 	if err != nil {
 		return nil, err
 	}
@@ -138,7 +138,7 @@ func (s *Stage) policy(e Examination) (string, *Report, error) {
 	return name, r, errors.Join(err, os.WriteFile(name, data, 0o600))
 }
 
-// inside runs attacks in a sandbox: together, or each in an exec of its own where they can start no process.
+// inside runs attacks in a sandbox: in one exec, or in as many as it takes where they can start no process.
 func (s *Stage) inside(ctx context.Context, e Examination, policy string, list []Attack) (Outcomes, error) {
 	if !e.Alone {
 		return s.Play(s.command(ctx, e, "run", "--policy", policy, "--", "python3", "-c", Program()), list, true, false)
@@ -149,12 +149,13 @@ func (s *Stage) inside(ctx context.Context, e Examination, policy string, list [
 	}
 	defer func() { _ = s.command(context.WithoutCancel(ctx), e, "delete", "--force", id).Run() }()
 	all := Outcomes{}
-	for _, a := range list {
-		got, err := s.Play(s.command(ctx, e, "exec", "--stdin", id, "--", "python3", "-c", Program()), []Attack{a}, true, true)
+	for len(list) > 0 {
+		got, err := s.Play(s.command(ctx, e, "exec", "--stdin", id, "--", "python3", "-c", Program()), list, true, true)
 		if err != nil {
 			return nil, err
 		}
 		maps.Copy(all, got)
+		list = list[len(got):]
 	}
 	return all, nil
 }

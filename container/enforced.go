@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/sandboxrun/sandboxrun/container/cgroup"
+	"github.com/sandboxrun/sandboxrun/fault"
 	"github.com/sandboxrun/sandboxrun/forkexec"
 	"github.com/sandboxrun/sandboxrun/spec"
 )
@@ -61,15 +62,15 @@ func (e *enforced) readBack(list []spec.Limit) error {
 		l.Verified = false
 		row := findEnforcement(l.Name, l.EnforcedBy)
 		if row == nil {
-			return fail("limit_unenforceable", "remove it from the policy", "limits.%s = %v: nothing holds such a limit by %q", l.Name, l.Value, l.EnforcedBy)
+			return fail(fault.LimitUnenforceable, "remove it from the policy", "limits.%s = %v: nothing holds such a limit by %q", l.Name, l.Value, l.EnforcedBy)
 		}
 		is, err := row.holds(e)
 		const rounding = 1e-3
 		switch {
 		case err != nil:
-			return fail("limit_unenforceable", `enforce = "best_effort" does without control groups`, "limits.%s = %v: read back: %w", l.Name, l.Value, err)
+			return fail(fault.LimitUnenforceable, `enforce = "best_effort" does without control groups`, "limits.%s = %v: read back: %w", l.Name, l.Value, err)
 		case is <= 0 || is > l.Value+rounding:
-			return fail("limit_unenforceable", "", "limits.%s = %v is not held: %s holds %v", l.Name, l.Value, l.EnforcedBy, is)
+			return fail(fault.LimitUnenforceable, "", "limits.%s = %v is not held: %s holds %v", l.Name, l.Value, l.EnforcedBy, is)
 		}
 		l.Verified = true
 	}

@@ -4,13 +4,14 @@ import (
 	"github.com/sandboxrun/sandboxrun/container/guard"
 	"github.com/sandboxrun/sandboxrun/container/lookup"
 	"github.com/sandboxrun/sandboxrun/container/result"
+	"github.com/sandboxrun/sandboxrun/fault"
 	"github.com/sandboxrun/sandboxrun/forkexec"
 )
 
 // guarded has a command start its program with the guard of processes.guard.
 func (sb *Sandbox) guarded(cmd forkexec.Command, in lookup.Root, put bool) (forkexec.Command, error) {
 	if put {
-		return cmd, fail(guard.CodeUnsupported, "put the script, and start Python with it", "processes.guard: %q is put there by this exec, and cannot be guarded", cmd.Path)
+		return cmd, fail(fault.GuardUnsupported, "put the script, and start Python with it", "processes.guard: %q is put there by this exec, and cannot be guarded", cmd.Path)
 	}
 	g, err := guard.Command(in, cmd.Path, cmd.Args, cmd.Env)
 	cmd.Path, cmd.Args, cmd.Env = g.Path, g.Args, g.Env

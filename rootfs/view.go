@@ -1,8 +1,9 @@
 package rootfs
 
 import (
-	"fmt"
 	"io/fs"
+
+	"github.com/sandboxrun/sandboxrun/fault"
 )
 
 // EntryKind says what an Entry is.
@@ -81,24 +82,7 @@ type View struct {
 	Writable []string `json:"-"` // host paths that the policy lets programs write, also where another mount covers them
 }
 
-// Error is a policy that this machine cannot carry out.
-type Error struct {
-	Code    string // "grant_missing", "grant_holds_secret", "policy_invalid"
-	Message string // names the path and the place in the policy
-	Hint    string // what to do; may be empty
-}
-
-// Error is the message.
-func (e *Error) Error() string { return e.Message }
-
-// Codes of Error.
-const (
-	CodeMissing = "grant_missing"
-	CodeSecret  = "grant_holds_secret"
-	codeInvalid = "policy_invalid"
-)
-
-// Invalid is an Error with the code "policy_invalid".
-func Invalid(hint, format string, args ...any) *Error {
-	return &Error{Code: codeInvalid, Message: fmt.Sprintf(format, args...), Hint: hint}
+// Invalid is the error of a policy that this machine cannot carry out.
+func Invalid(hint, format string, args ...any) *fault.Error {
+	return fault.New(fault.PolicyInvalid, hint, format, args...)
 }

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/sandboxrun/sandboxrun/rootfs"
+	"github.com/sandboxrun/sandboxrun/fault"
 	"github.com/sandboxrun/sandboxrun/spec/policy"
 )
 
@@ -109,7 +109,7 @@ func (r *ladder) checkAllPlanned(l policy.Limits) {
 		decided := slices.ContainsFunc(r.plan.Limits, func(d Limit) bool { return d.Name == name }) ||
 			slices.ContainsFunc(r.plan.Weaker, func(w Weakness) bool { return w.What == "limits."+name })
 		if !v.Field(i).IsZero() && !decided {
-			r.failed = &rootfs.Error{Code: "limit_unenforceable", Message: "nothing enforces limits." + name, Hint: "remove it from the policy"}
+			r.failed = fault.New(fault.LimitUnenforceable, "remove it from the policy", "%s", "nothing enforces limits."+name)
 		}
 	}
 }
@@ -118,7 +118,7 @@ type ladder struct {
 	policy *policy.Policy
 	host   *Host
 	plan   *Plan
-	failed *rootfs.Error
+	failed *fault.Error
 }
 
 func (r *ladder) add(name string, value float64, by string) {
@@ -177,10 +177,7 @@ func (r *ladder) weaker(name, what, reason, hint string) {
 		return
 	}
 	if r.failed == nil {
-		r.failed = &rootfs.Error{
-			Code: "limit_unenforceable", Message: fmt.Sprintf("%s cannot be enforced: %s", what, reason),
-			Hint: hint + `, or accept less with enforce = "best_effort"`,
-		}
+		r.failed = fault.New(fault.LimitUnenforceable, hint+`, or accept less with enforce = "best_effort"`, "%s cannot be enforced: %s", what, reason)
 	}
 }
 

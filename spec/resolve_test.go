@@ -15,7 +15,7 @@ import (
 	"github.com/opencontainers/runtime-spec/specs-go"
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
-	"github.com/sandboxrun/sandboxrun/rootfs"
+	"github.com/sandboxrun/sandboxrun/fault"
 	"github.com/sandboxrun/sandboxrun/rootfs/roottest"
 	"github.com/sandboxrun/sandboxrun/spec/policy"
 )
@@ -213,8 +213,8 @@ func TestResolveErrors(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			_, err := resolve(t, tt.policy, nil)
 			code := ""
-			var ours *rootfs.Error
-			var files *rootfs.Error
+			var ours *fault.Error
+			var files *fault.Error
 			switch {
 			case errors.As(err, &ours):
 				code = ours.Code

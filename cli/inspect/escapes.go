@@ -13,7 +13,7 @@ import (
 
 	"github.com/sandboxrun/sandboxrun/cli/caller"
 	"github.com/sandboxrun/sandboxrun/cli/flags"
-	"github.com/sandboxrun/sandboxrun/cli/policy"
+	"github.com/sandboxrun/sandboxrun/cli/plan"
 	"github.com/sandboxrun/sandboxrun/cli/show"
 	"github.com/sandboxrun/sandboxrun/container/doctor/escapes"
 	"github.com/sandboxrun/sandboxrun/fault"
@@ -25,7 +25,7 @@ func (p *Commands) escapes(c *cli.Context) error {
 	if name == "-" {
 		return fault.Usage("--escapes needs a policy that it can read twice", flags.Help(c))
 	}
-	asked, err := policy.Load(p.Caller, policy.Source{Name: name})
+	asked, err := plan.Load(p.Caller, plan.Source{Name: name})
 	if err != nil {
 		return err
 	}
@@ -48,7 +48,7 @@ func (p *Commands) escapes(c *cli.Context) error {
 		return fmt.Errorf("run attacks: %w", err)
 	}
 	if report.Count(escapes.Broken) > 0 {
-		p.Status = caller.ExitRefused
+		p.Status = fault.ExitRefused
 	}
 	if c.Bool("json") {
 		p.PrintJSON(map[string]any{

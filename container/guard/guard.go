@@ -28,8 +28,6 @@ import (
 const (
 	// Path is the library's path inside.
 	Path = "/.sandboxrun-guard.so"
-	// CodeUnsupported is a program that the guard cannot guard.
-	CodeUnsupported = lookup.CodeGuard
 
 	option = "--sandboxrun-guard" // lib/guard.h
 	magic  = 0x31647267
@@ -44,7 +42,7 @@ var built embed.FS
 func Library() (string, error) {
 	data, err := built.ReadFile("built/guard.so")
 	if err != nil {
-		return "", fault.New(CodeUnsupported, "build it with scripts/build", "processes.guard: this binary has no guard: %w", err)
+		return "", fault.New(fault.GuardUnsupported, "build it with scripts/build", "processes.guard: this binary has no guard: %w", err)
 	}
 	return string(data), nil
 }
@@ -73,7 +71,7 @@ func New(g *spec.Guard) (*Board, error) {
 	b := board{Magic: magic, Limit: uint64(g.Steps)}
 	text := strings.Join(append(slices.Clone(g.Native), "", ""), "\x00")
 	if copy(b.Native[:], text) < len(text) {
-		return nil, fault.New(CodeUnsupported, "name fewer interpreters", "processes.guard: the interpreters have too many directories of libraries")
+		return nil, fault.New(fault.GuardUnsupported, "name fewer interpreters", "processes.guard: the interpreters have too many directories of libraries")
 	}
 	fd, err := unix.MemfdCreate("sandboxrun-guard", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING|unix.MFD_NOEXEC_SEAL)
 	if err == unix.EINVAL { // before Linux 6.3
@@ -146,7 +144,7 @@ type Guarded struct {
 func Command(in lookup.Root, path string, args, env []string) (Guarded, error) {
 	for _, v := range env {
 		if name, _, _ := strings.Cut(v, "="); strings.HasPrefix(name, "LD_") {
-			return Guarded{}, fault.New(CodeUnsupported, "take it out of env.allow and env.set", "processes.guard: the variable %s could put other libraries before the guard", name)
+			return Guarded{}, fault.New(fault.GuardUnsupported, "take it out of env.allow and env.set", "processes.guard: the variable %s could put other libraries before the guard", name)
 		}
 	}
 	path, args, err := in.Interpreted(path, args, variable(env, "PATH"))
@@ -169,10 +167,10 @@ func variable(env []string, name string) string {
 func (w Word) Failed(program string) error {
 	switch {
 	case w.NoPython:
-		return fault.New(CodeUnsupported, `the guard works in Python 3.8 and later: start the program with one, or leave processes.guard out`,
+		return fault.New(fault.GuardUnsupported, `the guard works in Python 3.8 and later: start the program with one, or leave processes.guard out`,
 			"processes.guard = \"python\": %q is no Python 3.8 or later", program)
 	case !w.Loaded:
-		return fault.New(CodeUnsupported, "sandboxrun explain --exe says how it is loaded", "processes.guard = \"python\": the guard was not loaded into %q, which has not run", program)
+		return fault.New(fault.GuardUnsupported, "sandboxrun explain --exe says how it is loaded", "processes.guard = \"python\": the guard was not loaded into %q, which has not run", program)
 	}
 	return nil
 }

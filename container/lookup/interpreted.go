@@ -9,9 +9,6 @@ import (
 	"github.com/sandboxrun/sandboxrun/fault"
 )
 
-// CodeGuard is a program that cannot be started with a library put into it (processes.guard).
-const CodeGuard = "guard_unsupported"
-
 // Interpreted follows a script to its interpreter, as the kernel does, and returns how that is started. The interpreter is loaded by an
 // ELF loader, and both lie where programs cannot write: one that a program has made could load what it likes.
 func (in Root) Interpreted(program string, args []string, pathVar string) (string, []string, error) {
@@ -35,7 +32,7 @@ func (in Root) Interpreted(program string, args []string, pathVar string) (strin
 		args = append(next, args[1:]...)
 		program = next[0]
 	}
-	return "", nil, fault.New(CodeGuard, "", "processes.guard: %q has too many interpreters", program)
+	return "", nil, fault.New(fault.GuardUnsupported, "", "processes.guard: %q has too many interpreters", program)
 }
 
 // shebang returns the line after "#!" of a script, or of another file its ELF loader, or nothing.
@@ -55,7 +52,7 @@ func (in Root) shebang(name string) (line string, script bool) {
 
 func (in Root) fixed(program, loader string) error {
 	if loader == "" {
-		return fault.New(CodeGuard, "start the program with a Python of 3.8 or later", "processes.guard: %q is loaded by no ELF loader, so no guard can be put into it", program)
+		return fault.New(fault.GuardUnsupported, "start the program with a Python of 3.8 or later", "processes.guard: %q is loaded by no ELF loader, so no guard can be put into it", program)
 	}
 	for _, name := range []string{program, loader} {
 		f, err := in.Open(name, unix.O_PATH)
@@ -66,7 +63,7 @@ func (in Root) fixed(program, loader string) error {
 		err = unix.Fstatfs(int(f.Fd()), &fs)
 		f.Close()
 		if err == nil && fs.Flags&unix.ST_RDONLY == 0 {
-			err = fault.New(CodeGuard, "start a Python that the policy shows read-only", "processes.guard: %q lies where programs can write", name)
+			err = fault.New(fault.GuardUnsupported, "start a Python that the policy shows read-only", "processes.guard: %q lies where programs can write", name)
 		}
 		if err != nil {
 			return err

@@ -30,6 +30,7 @@ const (
 	FileExceeded   = "file_exceeded"
 	OutputExceeded = "output_exceeded"
 	StepsExceeded  = "steps_exceeded"
+	Cancelled      = "cancelled"
 	NotStarted     = "not_started"
 	SandboxLost    = "sandbox_lost"
 	StillRunning   = "running" // it has not ended
@@ -43,6 +44,7 @@ const (
 	FindingOutput      = "OUTPUT_EXCEEDED"
 	FindingSteps       = "STEP_BUDGET_EXCEEDED"
 	FindingFile        = "FILE_SIZE_EXCEEDED"
+	FindingCancelled   = "CANCELLED"
 	FindingUnavailable = "SANDBOX_UNAVAILABLE"
 )
 
@@ -122,9 +124,7 @@ type Error struct {
 
 const (
 	exitTimeout = 124
-	// ExitLauncher says that the launcher has failed, and not the program.
-	ExitLauncher = 125
-	exitSignal   = 128
+	exitSignal  = 128
 )
 
 // ending is what it means that we have ended an exec.
@@ -145,6 +145,7 @@ func endings() []ending {
 		{forkexec.ByMemory, MemoryExceeded, FindingMemory, killed},
 		{forkexec.ByPids, PidsExceeded, FindingPids, killed},
 		{forkexec.ByCheck, DiskExceeded, FindingDisk, killed},
+		{forkexec.ByCancel, Cancelled, FindingCancelled, killed},
 	}
 }
 
@@ -213,9 +214,9 @@ func fileExceeded(st forkexec.Status, l policy.Limits) bool {
 func (r *Result) Ended(st forkexec.Status) {
 	switch {
 	case st.Lost:
-		r.Outcome, r.ExitCode = SandboxLost, ExitLauncher
+		r.Outcome, r.ExitCode = SandboxLost, fault.ExitLauncher
 		r.SetFinding(FindingUnavailable)
-		r.Error = &Error{Code: "sandbox_lost", Message: "the sandbox ended under the program"}
+		r.Error = &Error{Code: fault.SandboxLost, Message: "the sandbox ended under the program"}
 	case st.Wait.Signaled():
 		name := unix.SignalName(st.Wait.Signal())
 		r.Outcome, r.Signal, r.ExitCode = Signaled, &name, exitSignal+int(st.Wait.Signal())
@@ -240,7 +241,7 @@ func (r *Result) Guarded(steps int64, exceeded bool) {
 // NotStarted fills in that the program has not run, because the launcher or its guard could not start it.
 func (r *Result) NotStarted(err error) {
 	r.Error = ErrorOf(err)
-	r.Outcome, r.ExitCode = NotStarted, ExitStatus(r.Error.Code)
+	r.Outcome, r.ExitCode = NotStarted, fault.Status(r.Error.Code)
 	r.SetFinding(FindingOf(r.Error.Code))
 }
 
@@ -283,7 +284,7 @@ func ErrorOf(err error) *Error {
 	if e, ok := err.(*fault.Error); ok { //nolint:errorlint // only one that says all by itself
 		return &Error{Code: e.Code, Message: e.Error(), Hint: e.Hint}
 	}
-	return &Error{Code: "failed", Message: err.Error()}
+	return &Error{Code: fault.Failed, Message: err.Error()}
 }
 
 // Encoding is what Result.Encoding is.

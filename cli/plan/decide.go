@@ -1,4 +1,4 @@
-package policy
+package plan
 
 import (
 	"github.com/sirupsen/logrus"
@@ -7,8 +7,8 @@ import (
 	"github.com/sandboxrun/sandboxrun/cli/version"
 	"github.com/sandboxrun/sandboxrun/container"
 	"github.com/sandboxrun/sandboxrun/container/diagnose"
-	"github.com/sandboxrun/sandboxrun/container/recording"
 	"github.com/sandboxrun/sandboxrun/container/trust"
+	"github.com/sandboxrun/sandboxrun/fault"
 	"github.com/sandboxrun/sandboxrun/spec"
 	"github.com/sandboxrun/sandboxrun/spec/policy"
 )
@@ -25,17 +25,30 @@ func Decide(p *caller.Caller, from Source) (d Decision, err error) {
 	if d.Policy, err = Load(p, from); err != nil {
 		return d, err
 	}
+	if from.Ceiling != nil {
+		if err = from.Ceiling.Narrow(d.Policy); err != nil {
+			return d, err
+		}
+	}
 	if d.Host, err = container.Probe(d.Policy.Limits); err != nil {
 		return d, err
 	}
 	t := from.Trust
 	t.Policy, t.RuntimeDir = d.Policy.Paths, p.Env["XDG_RUNTIME_DIR"]
+	if from.Ceiling != nil {
+		t.Policy = append(t.Policy, from.Ceiling.Paths()...)
+	}
 	if err = trust.Add(d.Host, t); err != nil {
 		return d, err
 	}
 	d.Host.Env, d.Host.ExecEnv = p.Env, from.Env
 	if d.Plan, err = spec.Resolve(d.Policy, d.Host); err != nil {
 		return d, machineFirst(err)
+	}
+	if from.Ceiling != nil {
+		if err = from.Ceiling.Check(d.Plan); err != nil {
+			return d, err
+		}
 	}
 	for _, w := range d.Plan.Warnings {
 		p.Warn(w)
@@ -46,7 +59,7 @@ func Decide(p *caller.Caller, from Source) (d Decision, err error) {
 // machineFirst replaces the error that a program of root would be root to the host, if this machine cannot make any sandbox. Then
 // another policy would not help.
 func machineFirst(err error) error {
-	if code := caller.Describe(err).Code; code != spec.CodeNotIdmapped && code != spec.CodeProgramIsRoot {
+	if code := caller.Describe(err).Code; code != fault.GrantNotIdmapped && code != fault.ProgramIsRoot {
 		return err
 	}
 	if step := diagnose.Machine(); step != nil {
@@ -65,7 +78,7 @@ func NewSandbox(p *caller.Caller, s *container.Store, from Source, id string, o 
 		return nil, nil, err
 	}
 	// A fault of another sandbox must not stop this one.
-	if _, err := s.Sweep(); err != nil && caller.Describe(err).Code == recording.Code {
+	if _, err := s.Sweep(); err != nil && caller.Describe(err).Code == fault.RecordUnusable {
 		p.Warn(err.Error())
 	} else if err != nil {
 		logrus.Warn(err)

@@ -1,9 +1,9 @@
-// Package policy reads the policy that a command line or a request names, resolves it on this machine, and has a sandbox made of it.
+// Package plan reads the policy that a command line or a request names, resolves it on this machine, and has a sandbox made of it.
 // The commands that need no sandbox for that are here too: policy and spec.
 //
 // spec decides what a policy becomes, container makes the sandbox; here is only what depends on the caller: where policies are read,
 // and which directory can be the workspace when there is none.
-package policy
+package plan
 
 import (
 	"errors"
@@ -49,6 +49,9 @@ func Load(p *caller.Caller, from Source) (*policy.Policy, error) {
 	case name == "":
 		name = "default"
 	}
+	if err := distrust(&in, from, name); err != nil {
+		return nil, err
+	}
 	if from.Inline != nil {
 		in.Name, in.Data = "the request", from.Inline
 		return policy.Load(in)
@@ -57,6 +60,18 @@ func Load(p *caller.Caller, from Source) (*policy.Policy, error) {
 		return nil, err
 	}
 	return policy.Load(in)
+}
+
+// distrust lets a policy that is held below a ceiling read nothing of the host.
+func distrust(in *policy.Input, from Source, name string) error {
+	if from.Ceiling == nil {
+		return nil
+	}
+	in.Env, in.Home, in.ReadFile = nil, "", nil
+	if _, preset := policy.Preset(name); from.Inline == nil && !preset {
+		return fault.New(fault.BeyondCeiling, "sandboxrun policy presets; or send the policy itself", "policy %q is no preset", name)
+	}
+	return nil
 }
 
 func readPolicy(in *policy.Input, name string, stdin io.Reader) error {

@@ -46,6 +46,9 @@ func (sb *Sandbox) command(req Request, in lookup.Root, x *spec.Extra) (forkexec
 	}
 	cmd := sb.place(filter)
 	cmd.Path, cmd.Args, cmd.Env, cmd.Dir = program, req.Args, req.env, dir
+	if sb.state.Launch.Guard != nil {
+		return sb.guarded(cmd, in, known)
+	}
 	return cmd, nil
 }
 

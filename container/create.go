@@ -21,6 +21,7 @@ import (
 	"github.com/sandboxrun/sandboxrun/container/build"
 	"github.com/sandboxrun/sandboxrun/container/check"
 	"github.com/sandboxrun/sandboxrun/container/diagnose"
+	"github.com/sandboxrun/sandboxrun/container/guard"
 	"github.com/sandboxrun/sandboxrun/container/owner"
 	"github.com/sandboxrun/sandboxrun/container/procfs"
 	"github.com/sandboxrun/sandboxrun/container/relayproc"
@@ -84,6 +85,11 @@ func (s *Store) Create(id string, plan *spec.Plan, o Options) (_ *Sandbox, err e
 // start has libcontainer make the namespaces around process 1, builds what programs see in them, proves that it is as
 // planned, and lets process 1 go once the state is on disk.
 func (sb *Sandbox) start(plan *spec.Plan, o Options, compiled func() (filters, error), dir *os.Root, lock *os.File) error {
+	if plan.Exec.Guard != nil {
+		if _, err := guard.Library(); err != nil {
+			return err
+		}
+	}
 	checks := check.New(plan.Checks, plan.View, sb.store.path)
 	plan = sb.sabotage(plan)
 	trees, err := build.OpenTrees(plan.Spec, plan.View)

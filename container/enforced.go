@@ -49,6 +49,7 @@ func enforcements() []enforcement {
 		{"file", []string{spec.ByRlimit}, rlimited(unix.RLIMIT_FSIZE)},
 		{"nofile", []string{spec.ByRlimit}, rlimited(unix.RLIMIT_NOFILE)},
 		{"disk", []string{spec.ByWatcher}, (*enforced).disk},
+		{"steps", []string{spec.ByGuard}, (*enforced).steps},
 		{"output", []string{spec.ByLauncher}, func(e *enforced) (float64, error) { return float64(e.l.Output), nil }},
 	}
 }
@@ -118,6 +119,14 @@ func (e *enforced) disk() (float64, error) {
 		return 0, nil
 	}
 	return float64(e.sb.state.Launch.Limits.Disk), nil
+}
+
+// steps are what the guard is given. What it has begun to count is read back when the exec has ended.
+func (e *enforced) steps() (float64, error) {
+	if g := e.sb.state.Launch.Guard; g != nil {
+		return float64(g.Steps), nil
+	}
+	return 0, nil
 }
 
 // groupOf finds the group with a controller.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/sandboxrun/sandboxrun/container/deny"
 	"github.com/sandboxrun/sandboxrun/container/disk"
+	"github.com/sandboxrun/sandboxrun/container/guard"
 	"github.com/sandboxrun/sandboxrun/container/hostfile"
 	"github.com/sandboxrun/sandboxrun/container/relayproc"
 	"github.com/sandboxrun/sandboxrun/container/result"
@@ -40,6 +41,7 @@ type Running struct {
 	asking   chan struct{} // to be closed in the end, where its filter asks
 	carried  carriedBy
 	refusals *relayproc.Refusals
+	board    *guard.Board // shared with its guard; nil: it has none
 
 	// Where there is a record: it, and what it is to be told.
 	record  *telling
@@ -130,14 +132,18 @@ func (sb *Sandbox) begin(req Request) (_ *Running, err error) {
 	defer func() {
 		if err != nil {
 			r.lookouts.Close()
+			r.board.Close()
 		}
 	}()
+	if err = r.shareBoard(&cmd); err != nil {
+		return nil, err
+	}
 	if err = r.carry(req, &cmd, in, x); err != nil {
 		return nil, err
 	}
 	defer cmd.Extra.Close()
 	r.detached = req.detached
-	if err := r.launch(req, &cmd); err != nil {
+	if err = r.launch(req, &cmd); err != nil {
 		return nil, err
 	}
 	return r, nil
@@ -250,6 +256,9 @@ func (r *Running) Wait() (*result.Result, error) {
 	}
 	res := r.conclude(st, time.Since(r.started), full)
 	r.overflowed(res)
+	if err := r.hearGuard(res); err != nil {
+		return nil, err
+	}
 	r.handOver(res)
 	if err := r.noteEnded(res); err != nil && !slices.Contains(res.Warnings, unnoted(err)) {
 		res.Warnings = append(res.Warnings, unnoted(err))

@@ -26,7 +26,7 @@ import (
 // shortLaunch is what the short way reads. Where an exec has more to do than to start a program it is empty.
 func (sb *Sandbox) shortLaunch(filter []unix.SockFilter) ([]byte, error) {
 	l := &sb.state.Launch
-	if l.Limits.Disk > 0 || l.SetGroup || l.NoSpawn || len(l.Execute) > 0 || sb.state.Record != nil || len(l.Steps) > 0 || sb.explains() {
+	if l.Limits.Disk > 0 || l.SetGroup || l.NoSpawn || len(l.Execute) > 0 || l.Guard != nil || sb.state.Record != nil || len(l.Steps) > 0 || sb.explains() {
 		return nil, nil
 	}
 	var cmd forkexec.Command

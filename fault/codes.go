@@ -32,6 +32,7 @@ const (
 	InterpreterMissing   = "interpreter_missing"
 	ProgramNotExecutable = "program_not_executable"
 	InterpreterRelative  = "interpreter_relative"
+	GuardUnsupported     = "guard_unsupported"
 	CwdMissing           = "cwd_missing"
 	ArgumentsTooLong     = "arguments_too_long"
 	ExecNotFound         = "exec_not_found"
@@ -228,6 +229,12 @@ func Table() []Entry {
 			[]string{CheckBroken, SandboxLitter, SandboxOrphans},
 			ExitRefused,
 			"Of **verify**: the record is good. It reports a broken check, leftover files, or leftover processes.",
+		},
+		{
+			[]string{GuardUnsupported},
+			ExitLauncher,
+			"With **processes.guard** the program cannot be started: it is no Python from 3.8 on, it lies where programs can write, no ELF loader loads it, or a variable " +
+				"**LD_*** is set. It did not run.",
 		},
 		{
 			[]string{RecordUnusable},

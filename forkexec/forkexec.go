@@ -63,6 +63,8 @@ type Command struct {
 	Result *os.File
 	// Extra is what it sees besides what every exec of the sandbox sees, or does not see.
 	Extra Extra
+	// Guard is descriptor 5 of the program, the memory that it shares with its guard; nil: it has none.
+	Guard *os.File
 	// KeepView keeps the exec's view open: Process.View.
 	KeepView bool
 	// Cancel ends a start that takes long by a signal; may be nil.
@@ -278,6 +280,9 @@ func (c *Command) layout(m *cmem) (*C.struct_fx_exec, func()) {
 	c.Extra.layout(m, x)
 	if c.Result != nil {
 		x.result = C.int(c.Result.Fd())
+	}
+	if c.Guard != nil {
+		x.guard = C.int(c.Guard.Fd())
 	}
 	for i, f := range c.Stdio {
 		if f != nil {

@@ -231,6 +231,7 @@ struct fx_exec {
 	const struct fx_put *puts;
 	size_t n_puts;
 	int result;             // descriptor 3 of the program; 0: it has none
+	int guard;              // descriptor FX_GUARD of the program, which its guard closes; 0: it has none
 	int keep_view;          // its view is to be kept open: view[]
 	struct fx_view_step *view_steps;
 	size_t n_view_steps, n_view_first; // these before the mounts, the others after
@@ -313,6 +314,7 @@ int64_t fx_used_memory(const struct fx_limits *l, int64_t maxrss, int64_t launch
 int64_t fx_used_cpu(const struct fx_limits *l, int64_t cpu_us);
 int64_t fx_json_text(char *to, const char *from, size_t n);
 
+#define FX_GUARD 5 // container/guard/lib/guard.h has it too
 #define FX_LISTENER 3 // where the socket for the listener is until the program is executed
 int fx_load_filter(const struct fx_exec *x);
 int fx_load_once(struct fx_exec *x);

@@ -73,10 +73,10 @@ __attribute__((constructor(102))) static void humble(int argc, char **argv, char
 // are moved away first.
 static int set_stdio(const struct fx_exec *x)
 {
-	const int want[5] = {x->stdio[0], x->stdio[1], x->stdio[2], x->listener, x->result > 0 ? x->result : -1};
-	int away[5];
-	for (int i = 0; i < 5; i++)
-		if (want[i] >= 0 && (away[i] = fcntl(want[i], F_DUPFD_CLOEXEC, 5)) < 0)
+	const int want[6] = {x->stdio[0], x->stdio[1], x->stdio[2], x->listener, x->result > 0 ? x->result : -1, x->guard > 0 ? x->guard : -1};
+	int away[6];
+	for (int i = 0; i < 6; i++)
+		if (want[i] >= 0 && (away[i] = fcntl(want[i], F_DUPFD_CLOEXEC, FX_GUARD + 1)) < 0)
 			return -1;
 	for (int i = 0; i < 3; i++)
 		if (dup2(away[i], i) < 0)
@@ -84,13 +84,18 @@ static int set_stdio(const struct fx_exec *x)
 	int gap = want[3] < 0;
 	if (!gap && dup3(away[3], FX_LISTENER, O_CLOEXEC) < 0)
 		return -1;
-	if (want[4] < 0)
-		return (int)LAYER("descriptors", syscall(SYS_close_range, gap ? 3 : FX_LISTENER + 1, ~0u, 0));
-	if (gap && LAYER("descriptors", syscall(SYS_close_range, 3, 3, 0)) < 0)
-		return -1;
-	if (dup3(away[4], HELD_RESULT, O_CLOEXEC) < 0)
-		return -1;
-	return (int)LAYER("descriptors", syscall(SYS_close_range, HELD_RESULT + 1, ~0u, 0));
+	int from = gap ? 3 : FX_LISTENER + 1; // of what is closed
+	for (int i = 4; i < 6; i++) {
+		int to = i == 4 ? HELD_RESULT : FX_GUARD;
+		if (want[i] < 0)
+			continue;
+		if (from < to && LAYER("descriptors", syscall(SYS_close_range, from, to - 1, 0)) < 0)
+			return -1;
+		if (dup3(away[i], to, O_CLOEXEC) < 0 || (i == 5 && fcntl(to, F_SETFD, 0) < 0))
+			return -1;
+		from = to + 1;
+	}
+	return (int)LAYER("descriptors", syscall(SYS_close_range, from, ~0u, 0));
 }
 
 // The caller's ignored signals and its mask must not reach the program (DOMjudge/domjudge#3669).

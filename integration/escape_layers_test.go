@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/sandboxrun/sandboxrun/container/doctor/escapes"
 )
 
 // layer is a wall that a build for tests can leave out of a sandbox.
@@ -38,14 +40,14 @@ func layers() []layer {
 	}
 }
 
-// leansOn says whether an attack is to succeed without a layer. What leans on one layer also succeeds without two of which
+// holds says whether an attack is to succeed without a layer. What leans on one layer also succeeds without two of which
 // it is one.
-func (a *attack) leansOn(l layer) bool {
-	list := strings.Split(a.leans, ",")
+func (l layer) holds(a *escapes.Attack) bool {
+	list := strings.Split(a.Leans, ",")
 	if w.uid == 0 {
-		list = append(list, strings.Split(a.leansRoot, ",")...)
+		list = append(list, strings.Split(a.LeansRoot, ",")...)
 	} else {
-		list = append(list, strings.Split(a.leansUser, ",")...)
+		list = append(list, strings.Split(a.LeansUser, ",")...)
 	}
 	return slices.ContainsFunc(list, func(on string) bool {
 		return on != "" && (on == l.name || slices.Contains(strings.Split(l.name, " and "), on))
@@ -63,17 +65,17 @@ func TestEscapesWithoutALayer(t *testing.T) {
 		defer func() { w.binary = product }()
 		list := attacks()
 		control := newStage(b.t).outside(list)
-		list = slices.DeleteFunc(list, func(a attack) bool { return !control.broke(a.name) })
+		list = slices.DeleteFunc(list, func(a escapes.Attack) bool { return !control.Broke(a.Name) })
 		for _, l := range layers() {
 			b.t.Run(strings.ReplaceAll(l.name, " ", "-"), func(t *testing.T) {
 				got := newStage(t).inside(list, l.sabotage)
 				held, leant := 0, 0
 				for _, a := range list {
-					switch broke, want := got.broke(a.name), a.leansOn(l); {
+					switch broke, want := got.Broke(a.Name), l.holds(&a); {
 					case broke && !want:
-						t.Errorf("%q succeeds: it leans on this alone\n%s", a.name, got[a.name])
+						t.Errorf("%q succeeds: it leans on this alone\n%s", a.Name, got[a.Name])
 					case !broke && want:
-						t.Errorf("%q does not succeed: something else holds it too\n%s", a.name, got[a.name])
+						t.Errorf("%q does not succeed: something else holds it too\n%s", a.Name, got[a.Name])
 					case broke:
 						leant++
 					default:
@@ -102,15 +104,15 @@ func TestLayersAreDocumented(t *testing.T) {
 // row is a layer's row of the table in docs/security.md.
 func (l layer) row() string {
 	var leaning []string
-	for _, a := range allAttacks() {
-		always := slices.Contains(strings.Split(a.leans, ","), l.name)
-		switch root := slices.Contains(strings.Split(a.leansRoot, ","), l.name); {
-		case always && !a.rootOnly:
-			leaning = append(leaning, a.name)
+	for _, a := range escapes.All() {
+		always := slices.Contains(strings.Split(a.Leans, ","), l.name)
+		switch root := slices.Contains(strings.Split(a.LeansRoot, ","), l.name); {
+		case always && !a.RootOnly:
+			leaning = append(leaning, a.Name)
 		case always, root:
-			leaning = append(leaning, a.name+" (root)")
-		case slices.Contains(strings.Split(a.leansUser, ","), l.name):
-			leaning = append(leaning, a.name+" (user)")
+			leaning = append(leaning, a.Name+" (root)")
+		case slices.Contains(strings.Split(a.LeansUser, ","), l.name):
+			leaning = append(leaning, a.Name+" (user)")
 		}
 	}
 	if names := strings.Split(l.name, " and "); len(names) > 1 {

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+
+	"github.com/sandboxrun/sandboxrun/container/doctor/escapes"
 )
 
 //go:embed testdata/escape_relay.py
@@ -28,7 +30,12 @@ func TestEscapesThroughTheRelay(t *testing.T) {
 		t.Cleanup(server.Close)
 		at, err := url.Parse(server.URL)
 		b.mustDo(err)
-		args := []string{"--", "python3", "-c", relayProgram, at.Port(), echoDatagrams(t), addresses(t)}
+		udp, echo, err := escapes.EchoDatagrams()
+		b.mustDo(err)
+		t.Cleanup(func() { _ = echo.Close() })
+		addresses, err := escapes.Addresses()
+		b.mustDo(err)
+		args := []string{"--", "python3", "-c", relayProgram, at.Port(), udp, addresses}
 		local := []string{"127.0.0.1", "localhost"}
 		granting := b.policy(object{"network": object{
 			"mode": "allowlist", "allowed_hosts": []string{"127.0.0.1:" + at.Port(), "localhost:" + at.Port()}, "allow_private": local,

@@ -3,64 +3,30 @@ package integration
 import (
 	"crypto/sha256"
 	"errors"
-	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
 	"strings"
-	"sync/atomic"
 	"testing"
-	"time"
 
-	"golang.org/x/sys/unix"
+	"github.com/sandboxrun/sandboxrun/container/doctor/escapes"
 )
 
-// stage is what attacks are aimed at: things of the host that exist while they run.
+// stage is what attacks are aimed at, with a policy that grants a working directory and a read-only directory, less two denies.
 type stage struct {
 	*box
+	*escapes.Stage
 	policy string
-	words  *strings.Replacer
-	open   *os.File // what the caller leaves open
 }
 
-const launcherVariable = "LAUNCHER-VARIABLE-5471"
-
-// newStage sets up every target. The policy grants a working directory and a read-only directory, less two denies.
 func newStage(t *testing.T) *stage {
 	t.Helper()
 	b := newBox(t)
-	work, readonly := b.mkdir("work"), b.file("readonly/f", "read-only")
-	secret := b.file("private/secret", "THE-SECRET")
-	denied := b.file("work/sub/denied", "THE-SECRET")
-	b.file("work/hidden/f", "THE-SECRET")
-	b.link("work/out", secret)
-	b.mustDo(os.Link(denied, b.path("work/linked")), os.Mkdir(b.state, 0o700))
-	b.ofOthers()
-	open, err := os.Open(secret)
+	b.mustDo(os.Mkdir(b.state, 0o700))
+	targets, err := escapes.NewStage(b.dir, b.state)
 	b.mustDo(err)
-	t.Cleanup(func() { open.Close() })
-	mark := fmt.Sprintf("4788.%d", time.Now().UnixNano()%1e9)
-	victim := exec.Command("sleep", mark)
-	victim.Env, victim.Dir = []string{"A=" + launcherVariable}, b.path("private")
-	b.mustDo(victim.Start())
-	t.Cleanup(func() { _ = victim.Process.Kill(); _ = victim.Wait() })
-	abstract, path := fmt.Sprintf("sandboxrun-test-%d-%s", os.Getpid(), mark), b.path("private", "socket")
-	b.link("work/socket", path)
-	port := greet(t, "tcp", "0.0.0.0:0")
-	greet(t, "unix", "@"+abstract)
-	greet(t, "unix", path)
-	handOut(t, "@"+abstract+"-rights", open)
-	s := &stage{box: b, open: open, policy: b.files(work, object{
-		"write": []string{work}, "read": []string{b.path("readonly")}, "deny": []string{denied, b.path("work/hidden")},
-	})}
-	s.words = strings.NewReplacer(
-		"$SECRET", secret, "$READONLY", readonly, "$WORK", work, "$DENIED", denied, "$STATE", b.state, "$MARK", mark,
-		"$VICTIM", strconv.Itoa(victim.Process.Pid), "$PORT", port, "$UDP", echoDatagrams(t), "$ABSTRACT", abstract, "$SOCKET", path,
-		"$KEY", strconv.Itoa(shared(t)), "$CALLERSKEY", callersKey(t), "$VARIABLE", launcherVariable, "$ADDRESSES", addresses(t),
-	)
-	return s
+	t.Cleanup(targets.Close)
+	return &stage{box: b, Stage: targets, policy: b.files(targets.Files())}
 }
 
 func (b *box) mustDo(errs ...error) {
@@ -68,139 +34,6 @@ func (b *box) mustDo(errs ...error) {
 	if err := errors.Join(errs...); err != nil {
 		b.t.Fatal(err)
 	}
-}
-
-// ofOthers makes files in the working directory that only root can make: of another user, set to another user, and a device.
-func (b *box) ofOthers() {
-	b.t.Helper()
-	closed := b.file("work/closed", "THE-SECRET")
-	b.mustDo(os.Chmod(closed, 0o600))
-	if w.uid != 0 {
-		return
-	}
-	setuid := b.path("work/setuid")
-	b.mustDo(copyProgram("/usr/bin/id", setuid))
-	b.mustDo(os.Chown(closed, 4242, 4242), os.Chown(setuid, 4242, 4242), os.Chmod(setuid, 0o755|os.ModeSetuid),
-		unix.Mknod(b.path("work/zero"), unix.S_IFCHR|0o666, int(unix.Mkdev(1, 5))))
-}
-
-var sharedKeys atomic.Uint32
-
-// shared makes shared memory, semaphores and a message queue of the host's, all of one key.
-func shared(t *testing.T) int {
-	t.Helper()
-	key := os.Getpid()<<8 | int(sharedKeys.Add(1)&0xff) // several stages are there at once
-	for _, kind := range []struct{ get, control, size uintptr }{
-		{unix.SYS_SHMGET, unix.SYS_SHMCTL, 4096}, {unix.SYS_SEMGET, unix.SYS_SEMCTL, 1}, {unix.SYS_MSGGET, unix.SYS_MSGCTL, 0},
-	} {
-		const flags = unix.IPC_CREAT | unix.IPC_EXCL | 0o600
-		args := [3]uintptr{uintptr(key), kind.size, flags}
-		if kind.size == 0 {
-			args = [3]uintptr{uintptr(key), flags}
-		}
-		id, _, errno := unix.Syscall(kind.get, args[0], args[1], args[2])
-		if errno != 0 {
-			t.Fatal(errno)
-		}
-		t.Cleanup(func() {
-			if kind.get == unix.SYS_SEMGET {
-				_, _, _ = unix.Syscall(kind.control, id, 0, unix.IPC_RMID)
-			} else {
-				_, _, _ = unix.Syscall(kind.control, id, unix.IPC_RMID, 0)
-			}
-		})
-	}
-	return key
-}
-
-// callersKey puts a key into the caller's keyring, where it may, and returns its name.
-func callersKey(t *testing.T) string {
-	t.Helper()
-	name := fmt.Sprintf("sandboxrun-test-%d", time.Now().UnixNano())
-	key, err := unix.AddKey("user", name, []byte("THE-SECRET"), unix.KEY_SPEC_USER_KEYRING)
-	if err == nil {
-		t.Cleanup(func() { _, _ = unix.KeyctlInt(unix.KEYCTL_UNLINK, key, unix.KEY_SPEC_USER_KEYRING, 0, 0) })
-	}
-	return name
-}
-
-// echoDatagrams answers datagrams on the host's loopback. It returns the port.
-func echoDatagrams(t *testing.T) string {
-	t.Helper()
-	c, err := net.ListenPacket("udp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = c.Close() })
-	go func() {
-		buf := make([]byte, 99)
-		for {
-			n, from, err := c.ReadFrom(buf)
-			if err != nil {
-				return
-			}
-			_, _ = c.WriteTo(buf[:n], from)
-		}
-	}()
-	return strconv.Itoa(c.LocalAddr().(*net.UDPAddr).Port)
-}
-
-// greet listens and says hello to whoever connects. It returns the port.
-func greet(t *testing.T, network, address string) string {
-	t.Helper()
-	l, err := net.Listen(network, address)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = l.Close() })
-	go func() {
-		for {
-			c, err := l.Accept()
-			if err != nil {
-				return
-			}
-			fmt.Fprintln(c, "HELLO")
-			_ = c.Close()
-		}
-	}()
-	_, port, _ := net.SplitHostPort(l.Addr().String())
-	return port
-}
-
-// handOut passes a descriptor to whoever connects.
-func handOut(t *testing.T, address string, file *os.File) {
-	t.Helper()
-	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: address, Net: "unix"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = l.Close() })
-	go func() {
-		for {
-			c, err := l.AcceptUnix()
-			if err != nil {
-				return
-			}
-			_, _, _ = c.WriteMsgUnix([]byte("x"), unix.UnixRights(int(file.Fd())), nil)
-			_ = c.Close()
-		}
-	}()
-}
-
-// addresses are this machine's own, of IPv4: a loopback address too where it has no other.
-func addresses(t *testing.T) string {
-	t.Helper()
-	list := []string{"127.0.0.1"}
-	all, err := net.InterfaceAddrs()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, a := range all {
-		if n, ok := a.(*net.IPNet); ok && n.IP.To4() != nil {
-			list = append(list, n.IP.String())
-		}
-	}
-	return strings.Join(list, ",")
 }
 
 // TestAnotherSandbox: two sandboxes of one user see nothing of each other.

@@ -39,6 +39,7 @@ type Found struct {
 	Read       []rootfs.Grant // to be shown read-only
 	Empty      []rootfs.Grant // directories of the host that are shown empty: the site directories of other interpreters
 	Path       []string       // directories that lead PATH
+	Native     []string       // directories of Pythons' own native extensions: standard libraries and site directories, by each of their names
 	PythonPath []string       // directories of PYTHONPATH that have a package which the policy names
 	Partial    []string       // directories of the host in which not every such directory is hidden, because there are too many, or too many files
 }

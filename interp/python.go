@@ -37,9 +37,13 @@ func (f *finder) addPython(p program) error {
 	}
 	f.showPython(py, p.From)
 	f.showHops(p.path, p.From, py.dirs()...)
-	for _, dir := range f.ownSites(py) {
+	sites := f.ownSites(py)
+	for _, dir := range sites {
 		f.sites[f.real(dir)] = true
 		f.show(dir, p.From)
+	}
+	for _, dir := range append(slices.Clone(py.libs), sites...) {
+		f.out.Native = append(f.out.Native, dir, f.real(dir))
 	}
 	f.named = append(f.named, py)
 	return nil

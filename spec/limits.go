@@ -22,6 +22,7 @@ const (
 	ByWatcher  = "watcher"  // the launcher measures at intervals, and kills the exec
 	ByTimer    = "timer"    // the launcher kills the exec
 	ByLauncher = "launcher" // the launcher stores no more
+	ByGuard    = "guard"    // the guard in the interpreter, processes.guard
 )
 
 // Limit is one limit of a policy and the mechanism that enforces it.
@@ -86,6 +87,7 @@ func limits(p *policy.Policy, h *Host, plan *Plan) error {
 	r.add("disk", float64(l.Disk), ByWatcher)
 	r.nofile(l.Nofile)
 	r.add("output", float64(l.Output), ByLauncher)
+	r.add("steps", float64(p.Processes.Steps), ByGuard)
 	if slices.ContainsFunc(plan.Limits, func(l Limit) bool { return l.EnforcedBy == h.Cgroups.Kind }) {
 		plan.Cgroups = h.Cgroups
 	}

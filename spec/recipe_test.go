@@ -83,6 +83,8 @@ var keyExamples = map[string]struct{ rest, one, other string }{
 	"limits.output":     {"", "", "[limits]\noutput = '1M'"},
 	"processes.execute": {"", "[processes]\nexecute = []", "[processes]\nexecute = ['/etc/services']"},
 	"views":             {"", "[views.judge]\nread = ['/home/ada/work']", "[views.judge]\ndeny = ['/home/ada/work']"},
+	"processes.guard":   {"", "[processes]\nguard = ''", "[processes]\nguard = 'python'"},
+	"processes.steps":   {"", "[processes]\nguard = 'python'", "[processes]\nguard = 'python'\nsteps = 10"},
 	"processes.spawn":   {"", "[processes]\nspawn = true", "[processes]\nspawn = false"},
 }
 

@@ -68,6 +68,7 @@ func Resolve(p *policy.Policy, h *Host) (*Plan, error) {
 	if err := execute(p, h, plan); err != nil {
 		return nil, err
 	}
+	plan.Exec.Guard = guard(p, h, plan, found)
 	plan.Spec = ociSpec(plan, h, ids)
 	plan.Checks = checks(p, h, ids, plan)
 	return plan, nil

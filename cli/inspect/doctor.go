@@ -27,6 +27,8 @@ func (p *Commands) Doctor() *cli.Command {
 		Flags: []cli.Flag{
 			flags.JSON(),
 			&cli.BoolFlag{Name: "checks", Usage: "print the table of the checks at the start of every sandbox, and try nothing"},
+			&cli.BoolFlag{Name: "escapes", Usage: "run the attacks of the test suite on a sandbox here, and without one for comparison"},
+			flags.Policy(),
 			&cli.BoolFlag{Name: "print-apparmor", Usage: "print an AppArmor profile that lets this binary make user namespaces"},
 		},
 		Action: p.doctor,
@@ -40,6 +42,12 @@ func (p *Commands) doctor(c *cli.Context) error {
 	if c.Bool("checks") {
 		p.printChecks(c.Bool("json"))
 		return nil
+	}
+	if c.Bool("escapes") {
+		return p.escapes(c)
+	}
+	if c.String("policy") != "" {
+		return fault.Usage("--policy goes with --escapes: doctor tries the default policy", flags.Help(c))
 	}
 	if c.Bool("print-apparmor") {
 		if c.Bool("json") {

@@ -44,6 +44,9 @@ func printSpec(p *caller.Caller, c *cli.Context) error {
 	if plan.Exec.NoSpawn {
 		p.Warn("processes.spawn: another runtime lets the program execute other programs; it starts no process there either")
 	}
+	if plan.Exec.Guard != nil {
+		p.Warn("processes.guard: another runtime starts the interpreter without the guard, and counts no steps")
+	}
 	if c.NArg() > 0 {
 		plan.Spec.Process.Args = c.Args().Slice()
 	}

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/sandboxrun/sandboxrun/container/diagnose"
+	"github.com/sandboxrun/sandboxrun/container/guard"
 	"github.com/sandboxrun/sandboxrun/container/idmap"
 	"github.com/sandboxrun/sandboxrun/fault"
 	"github.com/sandboxrun/sandboxrun/forkexec"
@@ -153,6 +154,10 @@ func View(plan *spec.Plan, t Trees, found *Sights) []forkexec.Op {
 	s.ops = append(s.ops, found.steps()...)
 	s.seal(plan)
 	s.limitsView(plan)
+	if plan.Exec.Guard != nil {
+		library, _ := guard.Library() // Create has seen that it is there
+		s.ops = append(s.ops, forkexec.Op{Kind: forkexec.OpFile, Target: newRoot + guard.Path, Data: library, Flags: 0o444})
+	}
 	s.mount(forkexec.Op{Target: newRoot + "/dev", Flags: unix.MS_REMOUNT | unix.MS_BIND | unix.MS_RDONLY | unix.MS_NOSUID | unix.MS_NOEXEC})
 	s.ops = append(s.ops, forkexec.Op{Kind: forkexec.OpRoot, Target: newRoot})
 	s.mount(forkexec.Op{Target: "/", Flags: unix.MS_REMOUNT | unix.MS_BIND | unix.MS_RDONLY | unix.MS_NOSUID | unix.MS_NODEV})

@@ -84,6 +84,7 @@ func usageKeys() []resultKey {
 		{name: "max_rss_bytes", kind: "integer", unit: "bytes", meaning: "The peak of memory. With limits.memory it is the peak of all processes together, else of the largest process."},
 		{name: "written_bytes", kind: "integer", unit: "bytes", meaning: "Bytes written to block devices, as getrusage(2) counts them."},
 		{name: "processes", kind: "integer", meaning: "Number of processes and threads that were started."},
+		{name: "steps", kind: "integer", optional: true, meaning: "The steps that the guard has counted, if the policy has processes.steps."},
 	}
 }
 
@@ -109,6 +110,7 @@ func resultOutcomes() []resultOutcome {
 		{DiskExceeded, FindingDisk, programs, "The writable grants grew by more than limits.disk. If the launcher killed the program, the status is 137."},
 		{FileExceeded, FindingFile, programs, "The program tried to write a file larger than limits.file."},
 		{OutputExceeded, FindingOutput, "137", "The program wrote more than limits.output to one stream, and --on-output-limit is kill."},
+		{StepsExceeded, FindingSteps, "121", "The program was to take more steps than processes.steps. The guard in the interpreter says so: see processes.guard in sandboxrun-security."},
 		{Cancelled, FindingCancelled, "137", "The caller of serve or of the Go API cancelled the exec. The result has everything until then."},
 		{NotStarted, FindingFailed, "126, 127", "The program does not exist (127) or cannot be executed (126)."},
 		{NotStarted, FindingUnavailable, "125", "The launcher could not start the program, because of the policy, the machine or the sandbox."},
@@ -120,6 +122,7 @@ func resultOutcomes() []resultOutcome {
 // resultStatuses are the exit statuses that are not the program's own.
 func resultStatuses() [][2]string {
 	return [][2]string{
+		{"121", "The program used up its steps, if the outcome says so."},
 		{"124", "The time was over."},
 		{"125", "The launcher failed. Or the program exited with 0, but its input could not be read or its output could not be written; then exit_code is 0."},
 		{"126", "The program cannot be executed."},

@@ -29,6 +29,7 @@ const (
 	DiskExceeded   = "disk_exceeded"
 	FileExceeded   = "file_exceeded"
 	OutputExceeded = "output_exceeded"
+	StepsExceeded  = "steps_exceeded"
 	Cancelled      = "cancelled"
 	NotStarted     = "not_started"
 	SandboxLost    = "sandbox_lost"
@@ -41,6 +42,7 @@ const (
 	FindingPids        = "PIDS_EXCEEDED"
 	FindingDisk        = "DISK_EXCEEDED"
 	FindingOutput      = "OUTPUT_EXCEEDED"
+	FindingSteps       = "STEP_BUDGET_EXCEEDED"
 	FindingFile        = "FILE_SIZE_EXCEEDED"
 	FindingCancelled   = "CANCELLED"
 	FindingUnavailable = "SANDBOX_UNAVAILABLE"
@@ -108,8 +110,9 @@ type Usage struct {
 	// MaxRSSBytes is the largest process' peak, or that of all processes together as it was seen, which is looked for where
 	// memory is limited. A program that stays below what the launcher had when it started the exec is known by looks alone.
 	MaxRSSBytes  int64 `json:"max_rss_bytes"`
-	WrittenBytes int64 `json:"written_bytes"` // to block devices, as getrusage counts
-	Processes    int   `json:"processes"`     // processes and threads started
+	WrittenBytes int64 `json:"written_bytes"`   // to block devices, as getrusage counts
+	Processes    int   `json:"processes"`       // processes and threads started
+	Steps        int64 `json:"steps,omitempty"` // that the guard has counted
 }
 
 // Error is why a program was not started, or its sandbox lost.
@@ -224,6 +227,22 @@ func (r *Result) Ended(st forkexec.Status) {
 			r.SetFinding(FindingFailed)
 		}
 	}
+}
+
+// Guarded fills in what the guard in the interpreter says.
+func (r *Result) Guarded(steps int64, exceeded bool) {
+	r.Usage.Steps = steps
+	if exceeded {
+		r.Outcome, r.Killed = StepsExceeded, true
+		r.SetFinding(FindingSteps)
+	}
+}
+
+// NotStarted fills in that the program has not run, because the launcher or its guard could not start it.
+func (r *Result) NotStarted(err error) {
+	r.Error = ErrorOf(err)
+	r.Outcome, r.ExitCode = NotStarted, fault.Status(r.Error.Code)
+	r.SetFinding(FindingOf(r.Error.Code))
 }
 
 // SetFinding says what the outcome means.

@@ -2,6 +2,7 @@
 guess them. What it made is copied out, without links that lead elsewhere."""
 
 import os
+import shutil
 import tempfile
 from pathlib import Path
 
@@ -21,14 +22,14 @@ os.symlink("/etc/passwd", "src/sly.py")
 
 if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as tmp:
-        work = Path(os.path.realpath(tmp), "work")
-        (work / "answers").mkdir(parents=True)
-        (work / "answers/one.py").write_text("SECRET ANSWER")
-        with Sandbox({"version": 1, "workspace": {"source": str(work), "path": "/w"}}, deny=[str(work / "answers")]) as box:
+        copy = Path(os.path.realpath(tmp), "codegen")
+        shutil.copytree(Path(__file__).resolve().parent.parent / "codegen", copy)
+        work = copy / "work"
+        with Sandbox(str(copy / "policy.toml")) as box:
             made = box.exec(["python3", "generate.py"], put={"generate.py": GENERATE}, timeout=30).check()
             assert "SECRET" not in made.stdout and "masked" in made.stdout, made.stdout
             dropped = box.export("src", Path(tmp, "result"))
             assert [name for name, _ in dropped] == ["src/sly.py"], dropped
         assert sorted(os.listdir(Path(tmp, "result"))) == ["one.py"]
-        assert (work / "answers/one.py").read_text() == "SECRET ANSWER"
+        assert (work / "answers/one.py").read_text() == "SECRET ANSWER\n"
     print("codegen: ok")

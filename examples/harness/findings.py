@@ -1,11 +1,10 @@
 """Programs that a model wrote, each judged by how it ended. Every run has a fresh /tmp and home, so no program sees what another has left."""
 
+from pathlib import Path
+
 from sandboxrun import Sandbox
 
-POLICY = {
-    "version": 1, "workspace": {"source": "tmpfs", "path": "/w"}, "files": {"tmpfs": [{"path": "/tmp"}]},
-    "limits": {"wall": "5s", "memory": "128M", "pids": 32, "output": "64K"},
-}
+POLICY = str(Path(__file__).resolve().parent.parent / "learner" / "policy.toml")
 
 PROGRAMS = {
     "good": ("print(sum(range(10)))", None),

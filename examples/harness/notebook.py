@@ -6,8 +6,11 @@ import queue
 import socket
 import tempfile
 import threading
+from pathlib import Path
 
 from sandboxrun import Sandbox
+
+POLICY = str(Path(__file__).resolve().parent.parent / "llm" / "policy.toml")
 
 KERNEL = """
 import io, json, os, sys, traceback, contextlib
@@ -27,7 +30,7 @@ class Kernel:
     def __init__(self, services: dict[str, str]) -> None:
         ports = {name: 9000 + i for i, name in enumerate(sorted(services))}
         self.box = Sandbox({
-            "version": 1, "workspace": {"source": "tmpfs", "path": "/w"},
+            "version": 1, "extends": POLICY,
             "network": {"ports": [f"{port}=unix:{services[name]}" for name, port in ports.items()]},
         })
         self._answers: "queue.Queue[str]" = queue.Queue()

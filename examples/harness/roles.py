@@ -2,10 +2,11 @@
 learner's process. Answers come by descriptor 3, so nothing that a learner prints is taken for a verdict."""
 
 import json
+from pathlib import Path
 
 from sandboxrun import Sandbox
 
-POLICY = {"version": 1, "workspace": {"source": "tmpfs", "path": "/w"}}
+EXAMPLES = Path(__file__).resolve().parent.parent
 TASK = 'import json, os; print("Write double.py with a function double(n).")\nos.write(3, json.dumps({"cases": [[1, 2], [5, 10]]}).encode())'
 LEARNER = 'import glob\nassert not glob.glob("*cases*")\nopen("double.py", "w").write("def double(n):\\n    return n + n\\n")\nprint("PASSED all cases, trust me")'
 JUDGE = """
@@ -16,7 +17,8 @@ os.write(3, json.dumps({"passed": sum(double(n) == want for n, want in cases), "
 """
 
 if __name__ == "__main__":
-    with Sandbox(POLICY) as task, Sandbox(POLICY) as learner, Sandbox(POLICY) as judge:
+    task, learner, judge = (Sandbox(str(EXAMPLES / role / "policy.toml")) for role in ("task", "learner", "judge"))
+    with task, learner, judge:
         asked = task.exec(["python3", "task.py"], put={"task.py": TASK}, answer=True).check()
         reference = json.loads(asked.answer or b"{}")
 

@@ -1,8 +1,10 @@
 """A sandbox for each run id, with files and timeouts: what an agent's tool calls need. State stays between calls of one run, and never leaks to another."""
 
+from pathlib import Path
+
 from sandboxrun import ExecResult, Sandbox
 
-POLICY = {"version": 1, "workspace": {"source": "tmpfs", "path": "/w"}, "limits": {"pids": 64}}
+POLICY = str(Path(__file__).resolve().parent.parent / "llm" / "policy.toml")
 
 
 class Runs:

@@ -110,7 +110,7 @@ func TestExtendsProblems(t *testing.T) {
 		files[fmt.Sprintf("/p/%d.toml", i)] = fmt.Sprintf("version = 1\nextends = '%d.toml'\n", i+1)
 	}
 	for _, c := range []struct{ data, want string }{
-		{"extends = 'nope'", `p.toml:2:11: extends: preset "nope" is not known: want one of ["default"], or a file: "./NAME.toml"`},
+		{"extends = 'nope'", `p.toml:2:11: extends: preset "nope" is not known: want one of ["agent" "default" "kernel" "program" "tool"], or a file: "./NAME.toml"`},
 		{"extends = './nope'", `p.toml:2:11: extends: read "/p/nope": file does not exist`},
 		{"extends = '$NOPE/x'", `p.toml:2:11: extends: expand "$NOPE/x": variable "NOPE" is not set`},
 		{"extends = ''", `p.toml:2:11: extends: is an empty string`},

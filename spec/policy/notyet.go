@@ -15,8 +15,6 @@ type unsupported struct {
 func notYet() []unsupported {
 	return []unsupported{
 		{"files.hide_modules", nil},
-		{"processes.guard", nil},
-		{"processes.steps", nil},
 	}
 }
 

@@ -218,7 +218,7 @@ func TestNotYet(t *testing.T) {
 	for data, want := range map[string]string{
 		"[files]\nhide_modules = ['x']":            "p:3:1: files.hide_modules: not supported yet",
 		"[processes]\nspawn = false":               "",
-		"[processes]\nguard = 'python'\nsteps = 1": "p:3:1: processes.guard: not supported yet\np:4:1: processes.steps: not supported yet",
+		"[processes]\nguard = 'python'\nsteps = 1": "",
 		"[views.a]\nread = ['/x']":                 "",
 		"[files]\ninterpreters = []\npackages = []\nhide_modules = []\n" +
 			"[processes]\nspawn = true\nexecute = []\nguard = ''\nsteps = 0\n[views]": "",

@@ -190,9 +190,11 @@ func processKeys() []key[Policy] {
 			"and memfd_create makes only files that cannot be executed. Loading a library is no execution, and an ELF loader or an interpreter runs other programs "+
 			"that it can read: docs/security.md. It needs Linux 5.19 with Landlock; otherwise the policy is refused.",
 			func(p *Policy) *[]rootfs.Grant { return &p.Processes.Execute }),
-		wordKey("guard", "Guard inside the interpreter: an audit hook and a step budget.",
+		wordKey("guard", "python: a guard in the interpreter refuses network, processes, signals, ctypes, cffi and native extensions outside the interpreter's own directories, "+
+			"and counts steps. Only a Python of 3.8 or later can be started. It is a second layer: docs/security.md says what passes it.",
 			[]string{"", "python"}, func(p *Policy) *string { return &p.Processes.Guard }).byDefault(`""`),
-		countKey("steps", "Step budget of the guard; 0 means none.", 0, math.MaxInt64,
+		countKey("steps", "How many steps the program may take; 0 means no limit. A step is a line of Python that begins to run, in any thread, also of an imported module, or "+
+			"a jump back within a line. The guard ends the program before the next step: outcome steps_exceeded, status 121. It needs guard = \"python\".", 0, math.MaxInt64,
 			func(p *Policy) *int64 { return &p.Processes.Steps }).byDefault("0"),
 	}
 }

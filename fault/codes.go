@@ -224,14 +224,10 @@ func Table() []Entry {
 		{
 			[]string{LimitReached},
 			ExitLauncher,
-			"A limit of the caller is too low for the launcher: processes, open files, address space, or the size of files. The hint names the " +
-				"limit. Or the clients of a server have as many sandboxes as **--sandboxes** says.",
+			"A limit of the caller is too low for the launcher: processes, open files, address space, or the size of files. The hint names " +
+				"the limit. Or the clients of a server have as many sandboxes as **--sandboxes** says.",
 		},
-		{
-			[]string{BeyondCeiling},
-			ExitLauncher,
-			"Of **serve --ceiling**: a client asks for more than the ceiling allows. The message names each key and value.",
-		},
+		{[]string{BeyondCeiling}, ExitLauncher, "A client's request goes beyond the policy of **serve --ceiling**. The message names each key and value."},
 		{
 			[]string{OwnerGone, NoTerminal, DenyUnchecked, StateUnusable, SandboxUnavailable, Failed},
 			ExitLauncher,

@@ -297,7 +297,7 @@ void fx_call(const struct fx_exec *x, int stage);
 
 // One step of building a sandbox's view.
 enum fx_op_kind { FX_OP_MKDIR, FX_OP_SYMLINK, FX_OP_FILE, FX_OP_MOUNT, FX_OP_BIND, FX_OP_ATTR, FX_OP_MOVE, FX_OP_ROOT,
-	FX_OP_SYSCTL, FX_OP_CGROUP, FX_OP_NETWORK };
+	FX_OP_SYSCTL, FX_OP_CGROUP, FX_OP_NETWORK, FX_OP_TIMES };
 
 struct fx_op {
 	int kind;
@@ -305,6 +305,7 @@ struct fx_op {
 	const char *source, *target, *fstype, *data;
 	size_t size;            // FX_OP_FILE: of data
 	unsigned long flags;    // mode, mount flags or MOUNT_ATTR_* to be set
+	int64_t modified;       // FX_OP_FILE, FX_OP_TIMES: nanoseconds since 1970, 0: now
 };
 
 struct fx_build {

@@ -55,11 +55,12 @@ type finder struct {
 	named    []*python
 }
 
-// Find looks the interpreters and packages up. The error is a *fault.Error.
+// Find looks the interpreters and packages up. The error is a *fault.Error, or of reading.
 func Find(r Request) (*Found, error) {
 	if len(r.Interpreters) == 0 {
 		if len(r.Packages) > 0 {
-			return nil, fault.New(fault.PolicyInvalid, `name one: files.interpreters = ["python3"]`, "%s %q: no interpreter is named that could have it", r.Packages[0].From, r.Packages[0].Name)
+			return nil, fault.New(fault.PolicyInvalid, `name one: files.interpreters = ["python3"]`,
+				"%s %q: no interpreter is named that could have it", r.Packages[0].From, r.Packages[0].Name)
 		}
 		return &Found{}, nil
 	}
@@ -284,7 +285,8 @@ func (f *finder) addOther(p program) error {
 	hops := f.hops(p.path)
 	last := hops[len(hops)-1]
 	if name := path.Base(last); name != "node" && name != "nodejs" && name != "java" {
-		return fault.New(fault.PolicyInvalid, "name the program that the installation has", "%s %q leads to %q, which is not the program of an installation", p.From, p.path, last)
+		return fault.New(fault.PolicyInvalid, "name the program that the installation has",
+			"%s %q leads to %q, which is not the program of an installation", p.From, p.path, last)
 	}
 	prefix := path.Dir(path.Dir(last))
 	installed := path.Base(path.Dir(last)) == "bin" && !system(prefix)

@@ -24,7 +24,8 @@ func execute(p *policy.Policy, h *Host, plan *Plan) error {
 		return nil
 	}
 	if h.Landlock < MinLandlock {
-		return fault.New(fault.LimitUnenforceable, "sandboxrun doctor says what is missing; or remove the key", "%s: processes.execute cannot be enforced: it needs Landlock %d, and this machine has %d", list[0].From, MinLandlock, h.Landlock)
+		return fault.New(fault.LimitUnenforceable, "sandboxrun doctor says what is missing; or remove the key",
+			"%s: processes.execute cannot be enforced: it needs Landlock %d, and this machine has %d", list[0].From, MinLandlock, h.Landlock)
 	}
 	if err := plan.View.ForbidExecution(h.Tree); err != nil {
 		return executeError(list[0], err.Error(), "show what the program can write under one path only")

@@ -139,7 +139,8 @@ func idmap(p *policy.Policy, h *Host, id identity, plan *Plan) (identity, error)
 		}
 		if p.Enforce != policy.EnforceBestEffort {
 			return id, fault.New(fault.GrantNotIdmapped, "grant a directory of another file system; or name a user who may write there (user = N); "+
-				`or accept a program that is root to the host, without capabilities: enforce = "best_effort" in the policy`, "%s: it cannot be idmapped: %v: only a program that is root to the host could write there", what, err)
+				`or accept a program that is root to the host, without capabilities: enforce = "best_effort" in the policy`,
+				"%s: it cannot be idmapped: %v: only a program that is root to the host could write there", what, err)
 		}
 		plan.weaken(Weakness{what, fmt.Sprintf(
 			"it cannot be idmapped: %v. To write there the program is root to the host, without capabilities", err)})
@@ -158,7 +159,8 @@ func programIsRoot(p *policy.Policy, h *Host, plan *Plan) error {
 		return nil
 	}
 	return fault.New(fault.ProgramIsRoot, "give the launcher these capabilities, start it as another user, "+
-		`or accept a program that is root to the host, without capabilities: enforce = "best_effort" in the policy`, "%s", "the program would be root to the host: "+h.NotApart)
+		`or accept a program that is root to the host, without capabilities: enforce = "best_effort" in the policy`,
+		"%s", "the program would be root to the host: "+h.NotApart)
 }
 
 // weaken adds protections that are weaker than asked, with a warning for each.

@@ -90,6 +90,9 @@ func (n *session) Call(ctx context.Context, r *rpc.Request) (any, error) {
 	if m == nil {
 		return nil, &rpc.Error{Code: rpc.CodeMethod, Message: fmt.Sprintf("there is no method %q", r.Method)}
 	}
+	if err := n.admits(r); err != nil {
+		return nil, rpcError(err)
+	}
 	result, err := m(n, ctx, r)
 	if err != nil {
 		return nil, rpcError(err)
@@ -191,12 +194,6 @@ func (n *session) create(_ context.Context, r *rpc.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := n.ofHost("create: id", q.ID != "", "leave it out: the server chooses one"); err != nil {
-		return nil, err
-	}
-	if err := n.ofHost("create: record", q.Record != "", "leave it out"); err != nil {
-		return nil, err
-	}
 	if q.ID == "" {
 		q.ID = "serve-" + strings.ToLower(rand.Text())
 	}
@@ -218,10 +215,7 @@ func (n *session) create(_ context.Context, r *rpc.Request) (any, error) {
 	defer n.making.Unlock()
 	n.creating.Lock()
 	defer n.creating.Unlock()
-	from.Trust, from.Ceiling = trust.Known{State: n.state, Record: o.Record}, n.ceiling
-	if err := n.take(); err != nil {
-		return nil, err
-	}
+	from.Trust = trust.Known{State: n.state, Record: o.Record}
 	sb, d, err := plan.NewSandbox(p, n.store, from, q.ID, o)
 	if err != nil {
 		n.drop()
@@ -366,9 +360,6 @@ func (n *session) explain(_ context.Context, r *rpc.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := n.ofHost("explain", true, "create says what a policy lacks"); err != nil {
-		return nil, err
-	}
 	var asks []explain.Ask
 	for _, text := range q.Ask {
 		a, err := explain.Classify(text)
@@ -396,9 +387,6 @@ func (n *session) explain(_ context.Context, r *rpc.Request) (any, error) {
 }
 
 func (n *session) doctor(ctx context.Context, _ *rpc.Request) (any, error) {
-	if err := n.ofHost("doctor", true, ""); err != nil {
-		return nil, err
-	}
 	report := doctor.Examine(ctx, doctor.Examination{State: n.state, Path: n.Env["PATH"]})
 	if err := ctx.Err(); err != nil {
 		return nil, err

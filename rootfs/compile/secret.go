@@ -124,7 +124,8 @@ func (c *compiler) checkBaseSecrets(secrets map[string]rootfs.Grant) error {
 }
 
 func (c *compiler) baseError(s rootfs.Grant, how string) *fault.Error {
-	return fault.New(fault.GrantHoldsSecret, fmt.Sprintf("deny it: files.deny = [%q]", s.Path), "files.base %q (%s) %s the secret %q (%s)", c.Policy.Base.Kind, c.baseFrom(), how, s.Path, s.From)
+	return fault.New(fault.GrantHoldsSecret, fmt.Sprintf("deny it: files.deny = [%q]", s.Path),
+		"files.base %q (%s) %s the secret %q (%s)", c.Policy.Base.Kind, c.baseFrom(), how, s.Path, s.From)
 }
 
 // isDenied reports whether a deny names the host path or a directory above it.

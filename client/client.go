@@ -36,6 +36,7 @@ type Error struct {
 	Hint    string // may be empty
 }
 
+// Error is the message.
 func (e *Error) Error() string {
 	if e.Code == "" {
 		return e.Message

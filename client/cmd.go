@@ -72,6 +72,7 @@ type ExitError struct {
 	Stderr []byte
 }
 
+// Error says how the program ended.
 func (e *ExitError) Error() string {
 	if e.Outcome == "exited" {
 		return fmt.Sprintf("exit status %d", e.ExitCode)

@@ -263,7 +263,7 @@ func (r *Running) Wait() (*result.Result, error) {
 	if err := r.noteEnded(res); err != nil && !slices.Contains(res.Warnings, unnoted(err)) {
 		res.Warnings = append(res.Warnings, unnoted(err))
 	}
-	if err := r.told(res); err != nil {
+	if err := r.recordResult(res); err != nil {
 		return nil, err
 	}
 	return res, nil

@@ -77,7 +77,7 @@ func transferError(doing string, err error) error {
 	return fail(e.Code, hint, "%s %w", doing, err)
 }
 
-// putFailed tells of a file that could not be written.
+// putFailed is the error of a file that could not be written.
 func putFailed(step *forkexec.StepError) error {
 	code, why, hint := fault.PutFailed, step.Err.Error(), ""
 	switch step.Err {

@@ -60,8 +60,8 @@ func (t *telling) close() {
 	t.lock.Close()
 }
 
-// told tells how an exec ended.
-func (r *Running) told(res *result.Result) error {
+// recordResult writes into the record how an exec ended.
+func (r *Running) recordResult(res *result.Result) error {
 	if r.record == nil {
 		return nil
 	}

@@ -99,10 +99,13 @@ type NumberedError struct {
 	Err  error
 }
 
+// Error is the message of the cause.
 func (e *NumberedError) Error() string { return e.Err.Error() }
 
+// Unwrap gives the cause.
 func (e *NumberedError) Unwrap() error { return e.Err }
 
+// Error names the step and what it was done to.
 func (e *StepError) Error() string {
 	if e.Detail != "" {
 		return fmt.Sprintf("%s %s: %v", e.Step, e.Detail, e.Err)

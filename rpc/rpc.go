@@ -40,6 +40,7 @@ type Error struct {
 	Data    any    `json:"data,omitempty"`
 }
 
+// Error is the message.
 func (e *Error) Error() string { return e.Message }
 
 // Handler answers the requests of one connection.

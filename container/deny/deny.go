@@ -291,13 +291,13 @@ func (l *Found) Cover() []forkexec.Mount {
 
 // Warnings names the directories that are hidden since nobody can say what is in them.
 func (l *Found) Warnings() []string {
-	var said []string
+	var warnings []string
 	for _, l := range l.list {
 		if l.shut != "" {
-			said = append(said, fmt.Sprintf("%q cannot be searched, so this exec sees an empty directory there: %s denies %q", l.shut, l.From, l.Host))
+			warnings = append(warnings, fmt.Sprintf("%q cannot be searched, so this exec sees an empty directory there: %s denies %q", l.shut, l.From, l.Host))
 		}
 	}
-	return said
+	return warnings
 }
 
 // MoveAppeared moves what has appeared at a denied path during an exec to a name beside it, and says so.
@@ -306,7 +306,7 @@ func (l *Found) MoveAppeared(suffix string) []string {
 		return nil
 	}
 	defer l.Close()
-	var said []string
+	var warnings []string
 	for _, l := range l.list {
 		if l.there || !l.Writable || l.shut != "" || l.grant == nil {
 			continue
@@ -314,15 +314,15 @@ func (l *Found) MoveAppeared(suffix string) []string {
 		to, err := l.moveAside(suffix)
 		switch {
 		case errors.Is(err, unix.ELOOP) && !l.link:
-			said = append(said, fmt.Sprintf("%q, which %s denies, could not be moved away if it is there: a symbolic link above it appeared during the exec", l.Host, l.From))
+			warnings = append(warnings, fmt.Sprintf("%q, which %s denies, could not be moved away if it is there: a symbolic link above it appeared during the exec", l.Host, l.From))
 		case absent(err):
 		case err != nil:
-			said = append(said, fmt.Sprintf("%q, which %s denies, could not be moved away if it appeared during the exec: %v", l.Host, l.From, err))
+			warnings = append(warnings, fmt.Sprintf("%q, which %s denies, could not be moved away if it appeared during the exec: %v", l.Host, l.From, err))
 		default:
-			said = append(said, fmt.Sprintf("%q appeared during the exec, which %s denies: moved to %q", l.Host, l.From, to))
+			warnings = append(warnings, fmt.Sprintf("%q appeared during the exec, which %s denies: moved to %q", l.Host, l.From, to))
 		}
 	}
-	return said
+	return warnings
 }
 
 // moveAside renames within one directory that is open: whatever a program that still runs does to the path, no file

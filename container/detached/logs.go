@@ -186,17 +186,17 @@ func (d *Exec) Missing(l Logs) ([]string, error) {
 	if res == nil {
 		res = &result.Result{}
 	}
-	var said []string
+	var warnings []string
 	for i, total := range []int64{res.StdoutBytes, res.StderrBytes} {
 		name := stream.Names()[i]
 		info, err := d.dir.Stat(name)
 		switch {
 		case err != nil || []io.Writer{l.Stdout, l.Stderr}[i] == nil:
 		case total > info.Size():
-			said = append(said, fmt.Sprintf("the log holds the first %d bytes of %s; the %d after them are missing", info.Size(), name, total-info.Size()))
+			warnings = append(warnings, fmt.Sprintf("the log holds the first %d bytes of %s; the %d after them are missing", info.Size(), name, total-info.Size()))
 		case total == 0 && info.Size() >= LogMax: // nobody has told how many there are
-			said = append(said, fmt.Sprintf("the log holds the first %d bytes of %s; what comes after them is missing", info.Size(), name))
+			warnings = append(warnings, fmt.Sprintf("the log holds the first %d bytes of %s; what comes after them is missing", info.Size(), name))
 		}
 	}
-	return said, nil
+	return warnings, nil
 }

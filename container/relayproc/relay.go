@@ -281,8 +281,8 @@ func Serve(in io.ReadCloser, answer io.WriteCloser) error {
 	if err != nil {
 		text = err.Error()
 	}
-	_, told := io.WriteString(answer, text)
-	if err = errors.Join(err, told, answer.Close()); err != nil {
+	_, wrote := io.WriteString(answer, text)
+	if err = errors.Join(err, wrote, answer.Close()); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithCancel(context.Background())

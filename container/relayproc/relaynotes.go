@@ -36,16 +36,16 @@ const networkFile = "network"
 
 // relayNotes writes down what a relay tells of.
 type relayNotes struct {
-	dir    *os.File // the sandbox's
-	stats  Stats
-	file   *os.File
-	record *record.Writer // nil: there is none
-	told   int            // events that are in it
-	stop   func()         // ends the relay
+	dir      *os.File // the sandbox's
+	stats    Stats
+	file     *os.File
+	record   *record.Writer // nil: there is none
+	recorded int            // events that are in it
+	stop     func()         // ends the relay
 }
 
-// maxTold bounds what a program can make a record hold, and fill a disk with. What comes after is counted all the same.
-const maxTold = 100_000
+// maxRecorded bounds what a program can make a record hold, and fill a disk with. What comes after is counted all the same.
+const maxRecorded = 100_000
 
 func (n *relayNotes) open(at *recording.Place) (err error) {
 	if at != nil {
@@ -72,14 +72,14 @@ func (n *relayNotes) write() error {
 
 // tell writes the event to the record. What cannot be recorded must not happen: then the relay ends.
 func (n *relayNotes) tell(ev *relay.Event, ms float64) {
-	if n.record == nil || n.told > maxTold {
+	if n.record == nil || n.recorded > maxRecorded {
 		return
 	}
 	e := &record.Network{
 		Way: ev.Kind, Host: ev.Host, Port: ev.Port, Address: ev.Address, Via: ev.Via, Rule: ev.Rule, Verdict: ev.Verdict, Reason: ev.Reason,
 		BytesIn: ev.Down, BytesOut: ev.Up, DurationMS: ms,
 	}
-	if n.told++; n.told > maxTold {
+	if n.recorded++; n.recorded > maxRecorded {
 		e = &record.Network{Way: "any", Verdict: "not_told", Reason: "further connections are counted, and not told one by one"}
 	}
 	if n.record.Append(e) != nil {

@@ -140,17 +140,17 @@ type used struct {
 // usage asks the control groups, and looks at the processes for what those do not tell.
 func (m *Meter) usage() (used, error) {
 	const all = forkexec.GroupMemory | forkexec.GroupPids | forkexec.GroupCPUAcct
-	u, told := byGroups(m.sb.Groups)
-	if told == all {
+	u, counted := byGroups(m.sb.Groups)
+	if counted == all {
 		return u, nil
 	}
 	p, err := m.byProcesses()
 	if err != nil {
 		return used{}, err
 	}
-	p.memory = choose(told&forkexec.GroupMemory != 0, u.memory, p.memory)
-	p.tasks = choose(told&forkexec.GroupPids != 0, u.tasks, p.tasks)
-	if told&forkexec.GroupCPUAcct != 0 {
+	p.memory = choose(counted&forkexec.GroupMemory != 0, u.memory, p.memory)
+	p.tasks = choose(counted&forkexec.GroupPids != 0, u.tasks, p.tasks)
+	if counted&forkexec.GroupCPUAcct != 0 {
 		p.cpu, p.busy = u.cpu, u.busy
 	}
 	return p, nil
@@ -164,7 +164,7 @@ func choose[T any](first bool, a, b T) T {
 }
 
 // byGroups reads what control groups count, and says by a bit for each controller which figures these are.
-func byGroups(groups []forkexec.Group) (u used, told int) {
+func byGroups(groups []forkexec.Group) (u used, counted int) {
 	for _, g := range groups {
 		has := func(c int) bool { return g.Controllers&c != 0 }
 		execs, ok := busyGroups(g.Dir)
@@ -174,7 +174,7 @@ func byGroups(groups []forkexec.Group) (u used, told int) {
 		u.execs = max(u.execs, len(execs))
 		tells := func(c int, ok bool) {
 			if ok {
-				told |= c
+				counted |= c
 			}
 		}
 		if has(forkexec.GroupMemory) {
@@ -194,7 +194,7 @@ func byGroups(groups []forkexec.Group) (u used, told int) {
 			}
 		}
 	}
-	return u, told
+	return u, counted
 }
 
 // busyGroups are the groups of the execs that run: below the sandbox's own, named as they are, and not empty.

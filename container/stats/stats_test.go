@@ -39,8 +39,8 @@ func TestByGroups(t *testing.T) {
 		"e000013/cgroup.procs": "", "e000013/pids.current": "0\n", "e000013/cpu.stat": "usage_usec 9000000\n",
 		"init/cgroup.procs": "1\n", "init/pids.current": "1\n", "exe/cgroup.procs": "1\n",
 	})
-	if u, told := byGroups([]forkexec.Group{{Dir: unified, Unified: true, Controllers: all}}); u != want || told != all {
-		t.Errorf("version 2: %+v %b", u, told)
+	if u, counted := byGroups([]forkexec.Group{{Dir: unified, Unified: true, Controllers: all}}); u != want || counted != all {
+		t.Errorf("version 2: %+v %b", u, counted)
 	}
 	memory := fakeGroups(t, map[string]string{
 		"memory.usage_in_bytes": "1000\n", "memory.stat": "inactive_file 5\ntotal_inactive_file 100\n",
@@ -61,20 +61,20 @@ func TestByGroups(t *testing.T) {
 		{Dir: cpu, Controllers: forkexec.GroupCPU},
 		{Dir: acct, Controllers: forkexec.GroupCPUAcct},
 	}
-	if u, told := byGroups(groups); u != want || told != all {
-		t.Errorf("version 1: %+v %b", u, told)
+	if u, counted := byGroups(groups); u != want || counted != all {
+		t.Errorf("version 1: %+v %b", u, counted)
 	}
-	if u, told := byGroups(groups[:3]); told != forkexec.GroupMemory|forkexec.GroupPids || u.tasks != 7 || u.cpu != 0 {
-		t.Errorf("not all: %+v %b", u, told)
+	if u, counted := byGroups(groups[:3]); counted != forkexec.GroupMemory|forkexec.GroupPids || u.tasks != 7 || u.cpu != 0 {
+		t.Errorf("not all: %+v %b", u, counted)
 	}
 	if err := os.Remove(filepath.Join(pids, "e000012", "pids.current")); err != nil {
 		t.Fatal(err)
 	}
-	if _, told := byGroups(groups); told != forkexec.GroupMemory|forkexec.GroupCPUAcct {
-		t.Errorf("one does not count: %b", told)
+	if _, counted := byGroups(groups); counted != forkexec.GroupMemory|forkexec.GroupCPUAcct {
+		t.Errorf("one does not count: %b", counted)
 	}
-	if _, told := byGroups([]forkexec.Group{{Dir: "/no/such", Unified: true, Controllers: all}}); told != 0 {
-		t.Errorf("gone: %b", told)
+	if _, counted := byGroups([]forkexec.Group{{Dir: "/no/such", Unified: true, Controllers: all}}); counted != 0 {
+		t.Errorf("gone: %b", counted)
 	}
 }
 

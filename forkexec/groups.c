@@ -227,8 +227,10 @@ int64_t fx_group_memory(const struct fx_limits *l)
 static void read_groups(struct fx_limits *l)
 {
 	const struct fx_cgroup *p = fx_group_of(l, FX_PIDS);
-	l->oom_kills = fx_counted(l, FX_COUNT_OOM_KILLS);
-	l->pids_events = fx_counted(l, FX_COUNT_PIDS_REFUSED);
+	if (fx_group_of(l, FX_MEMORY))
+		l->oom_kills = fx_counted(l, FX_COUNT_OOM_KILLS);
+	if (p) // else it stays 0: answer.c takes anything else for a reason to look closer
+		l->pids_events = fx_counted(l, FX_COUNT_PIDS_REFUSED);
 	// Since Linux 6.11 an event is counted where the limit stood that was met: that may be the sandbox's own.
 	if (p && p->unified && l->pids_events == 0 && l->pids_before >= 0)
 		l->pids_events = sandbox_refused(p) - l->pids_before;

@@ -114,20 +114,20 @@ func TestCommandOfAnExec(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer unix.Close(in.FD)
-	if _, err := sb.command(Request{}, in); codeOf(err) != fault.ProgramNotFound {
+	if _, err := sb.command(Request{}, in, nil); codeOf(err) != fault.ProgramNotFound {
 		t.Errorf("no command: %v", err)
 	}
 	for dir, want := range map[string]string{"": sb.state.Launch.Dir, "/usr/../tmp": "/tmp", "a/../b": filepath.Join(sb.state.Launch.Dir, "b")} {
-		cmd, err := sb.command(Request{Args: []string{"/bin/sh"}, Dir: dir}, in)
+		cmd, err := sb.command(Request{Args: []string{"/bin/sh"}, Dir: dir}, in, nil)
 		if err != nil || cmd.Dir != want || cmd.UID != sb.state.Launch.UID || len(cmd.Filter) == 0 {
 			t.Errorf("%q: %s, %v", dir, cmd.Dir, err)
 		}
 	}
-	if _, err := sb.command(Request{Args: []string{"sh"}, env: []string{"PATH=/nonexistent"}}, in); codeOf(err) != fault.ProgramNotFound {
+	if _, err := sb.command(Request{Args: []string{"sh"}, env: []string{"PATH=/nonexistent"}}, in, nil); codeOf(err) != fault.ProgramNotFound {
 		t.Errorf("by another PATH: %v", err)
 	}
 	sb.filter = sb.filter[:len(sb.filter)-1]
-	if _, err := sb.command(Request{Args: []string{"/bin/sh"}}, in); codeOf(err) != "sandbox_lost" {
+	if _, err := sb.command(Request{Args: []string{"/bin/sh"}}, in, nil); codeOf(err) != "sandbox_lost" {
 		t.Errorf("with half a filter: %v", err)
 	}
 }

@@ -79,7 +79,7 @@ func writeMasks(dir *os.Root) error {
 }
 
 func bundleError(err error) error {
-	return fail("state_unusable", fault.DiskHint, "write bundle: %w", err)
+	return fail(fault.StateUnusable, fault.DiskHint, "write bundle: %w", err)
 }
 
 func writeEntry(dir *os.Root, e rootfs.Entry) error {

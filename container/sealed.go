@@ -27,11 +27,8 @@ import (
 // cannot lead a command into another sandbox or out of one: a forged pid leads to a process that is not process 1 of this
 // sandbox, and a copy that has been changed differs.
 
-// CodeChanged is the code of a sandbox whose state directory was changed.
-const CodeChanged = "state_changed"
-
 func (s *Store) changed(id, format string, args ...any) *Error {
-	return fail(CodeChanged, "somebody who can write in the state directory did that; end the sandbox: sandboxrun delete "+id,
+	return fail(fault.StateChanged, "somebody who can write in the state directory did that; end the sandbox: sandboxrun delete "+id,
 		"sandbox %q: %s", id, fmt.Sprintf(format, args...))
 }
 
@@ -64,7 +61,7 @@ func (sb *Sandbox) seal(plan *spec.Plan, launch []byte, dir *os.Root, filter []u
 		err = sealed.Write(sb.sealed)
 	}
 	if err != nil {
-		return fail("sandbox_unavailable", "", "create sandbox: keep its state: %w", err)
+		return fail(fault.SandboxUnavailable, "", "create sandbox: keep its state: %w", err)
 	}
 	return nil
 }

@@ -84,14 +84,7 @@ type View struct {
 	Writable []string `json:"-"` // host paths that the policy lets programs write, also where another mount covers them
 }
 
-// Codes of errors.
-const (
-	CodeMissing = "grant_missing"
-	CodeSecret  = "grant_holds_secret"
-	codeInvalid = "policy_invalid"
-)
-
-// Invalid is an error with the code "policy_invalid".
+// Invalid is the error of a policy that this machine cannot carry out.
 func Invalid(hint, format string, args ...any) *fault.Error {
-	return fault.New(codeInvalid, hint, format, args...)
+	return fault.New(fault.PolicyInvalid, hint, format, args...)
 }

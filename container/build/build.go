@@ -67,7 +67,7 @@ func OpenTrees(s *specs.Spec, v *rootfs.View) (Trees, error) {
 			if d := diagnose.Machine(); d != nil { // a limit of mount namespaces is met here first
 				return nil, d
 			}
-			return nil, fault.New("grant_missing", "did it change while the sandbox was made?", "open %q: %w", m.Source, err)
+			return nil, fault.New(fault.GrantMissing, "did it change while the sandbox was made?", "open %q: %w", m.Source, err)
 		}
 		t[i] = parts
 	}
@@ -305,13 +305,13 @@ func (s *steps) devices() {
 // Explain tells a policy's fault from the machine's.
 func Explain(err error) error {
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ELOOP) {
-		return fault.New("grant_missing", "did it change while the sandbox was made?", "create sandbox: %w", err)
+		return fault.New(fault.GrantMissing, "did it change while the sandbox was made?", "create sandbox: %w", err)
 	}
 	if diagnose.RefusedProcess(err) {
-		return fault.New(diagnose.CodeLimitReached, diagnose.ProcessesHint, "create sandbox: no more processes can be started: %w", err)
+		return fault.New(fault.LimitReached, diagnose.ProcessesHint, "create sandbox: no more processes can be started: %w", err)
 	}
 	if d := diagnose.Machine(); d != nil {
 		return d
 	}
-	return fault.New("sandbox_unavailable", "", "create sandbox: %w", err)
+	return fault.New(fault.SandboxUnavailable, "", "create sandbox: %w", err)
 }

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/sandboxrun/sandboxrun/container/build"
+	"github.com/sandboxrun/sandboxrun/fault"
 	"github.com/sandboxrun/sandboxrun/rootfs"
 	"github.com/sandboxrun/sandboxrun/spec"
 )
@@ -172,7 +173,7 @@ func TestGranted(t *testing.T) {
 		if err := c.change(); err != nil {
 			t.Fatal(err)
 		}
-		if err := sb.checkGranted(); codeOf(err) != CodeReplaced || !strings.Contains(err.Error(), at) {
+		if err := sb.checkGranted(); codeOf(err) != fault.GrantReplaced || !strings.Contains(err.Error(), at) {
 			t.Errorf("%s: %v", c.name, err)
 		}
 	}
@@ -201,10 +202,10 @@ func TestGrantIsRemembered(t *testing.T) {
 	if err := errors.Join(os.Rename(w, w+".old"), os.Mkdir(w, 0o777)); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := sb.Start(sh("echo lost >f")); codeOf(err) != CodeReplaced {
+	if _, err := sb.Start(sh("echo lost >f")); codeOf(err) != fault.GrantReplaced {
 		t.Errorf("an exec: %v", err)
 	}
-	if err := sb.Put("", []Put{{Path: "f"}}); codeOf(err) != CodeReplaced {
+	if err := sb.Put("", []Put{{Path: "f"}}); codeOf(err) != fault.GrantReplaced {
 		t.Errorf("a put: %v", err)
 	}
 	if len(namesOf(t, w))+len(namesOf(t, w+".old")) != 0 {

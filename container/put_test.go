@@ -13,11 +13,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/sandboxrun/sandboxrun/container/lookup"
 	"github.com/sandboxrun/sandboxrun/container/result"
-	"github.com/sandboxrun/sandboxrun/container/trust"
+	"github.com/sandboxrun/sandboxrun/fault"
 	"github.com/sandboxrun/sandboxrun/forkexec"
-	"github.com/sandboxrun/sandboxrun/transfer"
 )
 
 // TestPlainPuts: directories on the way are made once, before what lies in them, and no path leaves the working directory.
@@ -38,13 +36,13 @@ func TestPlainPuts(t *testing.T) {
 		{"a directory that is there already", []Put{{Path: "d/a"}, {Path: "d", Mode: fs.ModeDir}}, "d/ d/a:666", ""},
 		{"not as short as could be", []Put{{Path: "./d//e/../a"}}, "d/ d/a:666", ""},
 		{"odd names", []Put{{Path: "-rf"}, {Path: "a b\n"}}, "-rf:666 a b\n:666", ""},
-		{"out", []Put{{Path: "../a"}}, "", transfer.CodePath},
-		{"out by the way", []Put{{Path: "d/../../a"}}, "", transfer.CodePath},
-		{"absolute", []Put{{Path: "/etc/passwd"}}, "", transfer.CodePath},
-		{"empty", []Put{{Path: ""}}, "", transfer.CodePath},
-		{"with an end in it", []Put{{Path: "a\x00b"}}, "", transfer.CodePath},
-		{"the directory itself", []Put{{Path: "."}}, "", transfer.CodePath},
-		{"a file that is named as a directory", []Put{{Path: "d/"}}, "", transfer.CodePath},
+		{"out", []Put{{Path: "../a"}}, "", fault.PathInvalid},
+		{"out by the way", []Put{{Path: "d/../../a"}}, "", fault.PathInvalid},
+		{"absolute", []Put{{Path: "/etc/passwd"}}, "", fault.PathInvalid},
+		{"empty", []Put{{Path: ""}}, "", fault.PathInvalid},
+		{"with an end in it", []Put{{Path: "a\x00b"}}, "", fault.PathInvalid},
+		{"the directory itself", []Put{{Path: "."}}, "", fault.PathInvalid},
+		{"a file that is named as a directory", []Put{{Path: "d/"}}, "", fault.PathInvalid},
 	} {
 		puts, err := plainPuts(c.files)
 		var got []string
@@ -63,13 +61,13 @@ func TestPlainPuts(t *testing.T) {
 
 func TestPutFailed(t *testing.T) {
 	for errno, want := range map[unix.Errno][3]string{
-		unix.EXDEV:  {transfer.CodePath, "a link on the way leaves", "remove the link"},
-		unix.ENXIO:  {codePut, "it is no ordinary file", ""},
-		unix.EINVAL: {codePut, "it is no ordinary file", ""},
-		unix.EROFS:  {codePut, "read-only", "must let it write there"},
-		unix.EACCES: {codePut, "permission denied", "must let it write there"},
-		unix.EFBIG:  {codePut, "too large", "limits.file"},
-		unix.ENOSPC: {codePut, "no space", ""},
+		unix.EXDEV:  {fault.PathInvalid, "a link on the way leaves", "remove the link"},
+		unix.ENXIO:  {fault.PutFailed, "it is no ordinary file", ""},
+		unix.EINVAL: {fault.PutFailed, "it is no ordinary file", ""},
+		unix.EROFS:  {fault.PutFailed, "read-only", "must let it write there"},
+		unix.EACCES: {fault.PutFailed, "permission denied", "must let it write there"},
+		unix.EFBIG:  {fault.PutFailed, "too large", "limits.file"},
+		unix.ENOSPC: {fault.PutFailed, "no space", ""},
 	} {
 		err := putFailed(&forkexec.StepError{Step: forkexec.StepPut, Detail: `"f"`, Err: errno})
 		e, ok := errors.AsType[*Error](err)
@@ -106,7 +104,7 @@ func TestFreshPath(t *testing.T) {
 		{"/process", "/w", "", "/process"},
 	} {
 		got, err := freshPath(c.asked, c.dir, c.home)
-		if got != c.want || (err != nil) != (c.want == "") || err != nil && codeOf(err) != codeFresh {
+		if got != c.want || (err != nil) != (c.want == "") || err != nil && codeOf(err) != fault.FreshUnusable {
 			t.Errorf("%q in %q with home %q: %q, %v, want %q", c.asked, c.dir, c.home, got, err, c.want)
 		}
 	}
@@ -147,7 +145,7 @@ func TestFresh(t *testing.T) {
 		t.Errorf("the next exec: %+v, %v", res, err)
 	}
 	for _, c := range []struct{ dirs, code string }{
-		{"none", codeFresh}, {"cache/old", codeFresh}, {"cache cache/in", codeFresh}, {"/proc/self", codeFresh},
+		{"none", fault.FreshUnusable}, {"cache/old", fault.FreshUnusable}, {"cache cache/in", fault.FreshUnusable}, {"/proc/self", fault.FreshUnusable},
 	} {
 		if _, err := fresh("true", strings.Fields(c.dirs)...); codeOf(err) != c.code {
 			t.Errorf("%s: %v", c.dirs, err)
@@ -195,17 +193,17 @@ func TestFilesInAndOut(t *testing.T) {
 			t.Errorf("%s: %+v, %v", bad, f, ok)
 		}
 	}
-	if got["large"].Error.Code != transfer.CodeTooLarge || got["../x"].Error.Code != transfer.CodePath {
+	if got["large"].Error.Code != fault.FileTooLarge || got["../x"].Error.Code != fault.PathInvalid {
 		t.Errorf("codes %+v, %+v", got["large"].Error, got["../x"].Error)
 	}
 	if _, _, err := sb.Collect("", []Collect{{Path: "none"}}); err == nil {
 		t.Error("a single one that is not there is no error")
 	}
-	if _, err := sb.Files("no/such"); codeOf(err) != lookup.CodeCwd {
+	if _, err := sb.Files("no/such"); codeOf(err) != fault.CwdMissing {
 		t.Errorf("a working directory that is not there: %v", err)
 	}
 
-	for name, code := range map[string]string{"out/new": transfer.CodePath, "etc/new": transfer.CodePath, "pipe": codePut, "empty": codePut, "large/x": codePut, "/x": transfer.CodePath} {
+	for name, code := range map[string]string{"out/new": fault.PathInvalid, "etc/new": fault.PathInvalid, "pipe": fault.PutFailed, "empty": fault.PutFailed, "large/x": fault.PutFailed, "/x": fault.PathInvalid} {
 		if err := sb.Put("", []Put{{Path: name, Data: []byte("x")}}); codeOf(err) != code {
 			t.Errorf("put %s: %v, want %s", name, err, code)
 		}
@@ -237,19 +235,19 @@ func TestHostPaths(t *testing.T) {
 		t.Errorf("a file of the program's: %+v, %v", files, err)
 	}
 	for name, code := range map[string]string{
-		filepath.Join(ws, "d/out/f"): trust.CodeOutputGranted, filepath.Join(ws, "f"): trust.CodeOutputGranted,
-		filepath.Join(ws, "none"): transfer.CodeUnusable, filepath.Join(ws, "plain/x"): transfer.CodeUnusable,
+		filepath.Join(ws, "d/out/f"): fault.OutputDirGranted, filepath.Join(ws, "f"): fault.OutputDirGranted,
+		filepath.Join(ws, "none"): fault.FileUnusable, filepath.Join(ws, "plain/x"): fault.FileUnusable,
 	} {
 		if files, _, err := sb.ReadHost(name, 100); err == nil || codeOf(err) != code {
 			t.Errorf("read %s: %+v, %v, want %s", name, files, err, code)
 		}
 	}
-	if _, _, err := sb.ReadHost(filepath.Join(outside, "f"), 2); codeOf(err) != transfer.CodeTooLarge {
+	if _, _, err := sb.ReadHost(filepath.Join(outside, "f"), 2); codeOf(err) != fault.FileTooLarge {
 		t.Errorf("larger than allowed: %v", err)
 	}
 	for name, code := range map[string]string{
-		filepath.Join(ws, "d/out/new"): trust.CodeOutputGranted, filepath.Join(outside, "none/new"): transfer.CodeUnusable,
-		outside + "/..": trust.CodeOutputDir, "/": trust.CodeOutputDir, outside + "/.": trust.CodeOutputDir,
+		filepath.Join(ws, "d/out/new"): fault.OutputDirGranted, filepath.Join(outside, "none/new"): fault.FileUnusable,
+		outside + "/..": fault.OutputDirUnusable, "/": fault.OutputDirUnusable, outside + "/.": fault.OutputDirUnusable,
 	} {
 		if sink, err := sb.HostSink(name); err == nil || codeOf(err) != code {
 			t.Errorf("write %s: %+v, %v, want %s", name, sink, err, code)

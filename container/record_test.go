@@ -16,16 +16,16 @@ import (
 	"github.com/sandboxrun/sandboxrun/container/owner"
 	"github.com/sandboxrun/sandboxrun/container/recording"
 	"github.com/sandboxrun/sandboxrun/container/result"
-	"github.com/sandboxrun/sandboxrun/container/trust"
 	"github.com/sandboxrun/sandboxrun/fault"
 	"github.com/sandboxrun/sandboxrun/record"
 	"github.com/sandboxrun/sandboxrun/spec"
+	"github.com/sandboxrun/sandboxrun/spec/policy"
 )
 
 // recorded makes a sandbox with a record in a directory of its own.
-func recorded(t *testing.T, policy string) (*Sandbox, string) {
+func recorded(t *testing.T, text string) (*Sandbox, string) {
 	t.Helper()
-	p, err := spec.Load(spec.Input{Name: "test.toml", Data: []byte("version = 1\n" + policy), Dir: t.TempDir()})
+	p, err := policy.Load(policy.Input{Name: "test.toml", Data: []byte("version = 1\n" + text), Dir: t.TempDir()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -138,14 +138,14 @@ func TestNoExecWithoutItsRecord(t *testing.T) {
 		if r, err := sb.Start(sh("touch " + marks + "/ran")); err == nil {
 			_, _ = r.Wait()
 			t.Errorf("%s: an exec was started", c.name)
-		} else if codeOf(err) != recording.Code {
+		} else if codeOf(err) != fault.RecordUnusable {
 			t.Errorf("%s: %v", c.name, err)
 		}
 		if names := namesOf(t, marks); len(names) != 0 {
 			t.Errorf("%s: the program ran", c.name)
 		}
 		// That it cannot be ended is said, and keeps nothing here.
-		if err := sb.Delete(nil); codeOf(err) != recording.Code {
+		if err := sb.Delete(nil); codeOf(err) != fault.RecordUnusable {
 			t.Errorf("%s: delete: %v", c.name, err)
 		}
 		if ids, err := sb.store.ids(); err != nil || len(ids) != 0 {
@@ -158,7 +158,7 @@ func TestNoExecWithoutItsRecord(t *testing.T) {
 func TestRecordWhereNobodySeesIt(t *testing.T) {
 	ws := t.TempDir()
 	s := newStore(t)
-	p, err := spec.Load(spec.Input{Name: "test.toml", Data: []byte("version = 1\nfiles.write = [" + quote(ws) + "]"), Dir: t.TempDir()})
+	p, err := policy.Load(policy.Input{Name: "test.toml", Data: []byte("version = 1\nfiles.write = [" + quote(ws) + "]"), Dir: t.TempDir()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -172,7 +172,7 @@ func TestRecordWhereNobodySeesIt(t *testing.T) {
 	}
 	for _, dir := range []string{filepath.Join(ws, "record"), ws, filepath.Join(s.path, "record")} {
 		_, err := s.Create("x", plan, Options{Owner: &owner.Owner{PID: os.Getpid()}, Record: dir})
-		if codeOf(err) != trust.CodeOutputGranted && codeOf(err) != trust.CodeOutputDir {
+		if codeOf(err) != fault.OutputDirGranted && codeOf(err) != fault.OutputDirUnusable {
 			t.Errorf("%s: %v", dir, err)
 		}
 		if ids, err := s.ids(); err != nil || len(ids) != 0 {
@@ -203,7 +203,7 @@ func TestEndRecordOfTheDead(t *testing.T) {
 		key  ed25519.PrivateKey
 		code string
 	}{
-		{"none", nil, ""}, {"none", key, recording.Code}, {"half", nil, ""}, {"half", key, ""}, {"torn", nil, recording.Code}, {"gone", nil, recording.Code},
+		{"none", nil, ""}, {"none", key, fault.RecordUnusable}, {"half", nil, ""}, {"half", key, ""}, {"torn", nil, fault.RecordUnusable}, {"gone", nil, fault.RecordUnusable},
 	} {
 		if err := s.endRecord(c.id, nil, "", c.key); codeOf(err) != c.code {
 			t.Errorf("%s, key %v: %v", c.id, c.key != nil, err)

@@ -16,7 +16,7 @@ import (
 	"github.com/sandboxrun/sandboxrun/container/flock"
 	"github.com/sandboxrun/sandboxrun/container/owner"
 	"github.com/sandboxrun/sandboxrun/container/procfs"
-	"github.com/sandboxrun/sandboxrun/container/recording"
+	"github.com/sandboxrun/sandboxrun/fault"
 	"github.com/sandboxrun/sandboxrun/record"
 )
 
@@ -386,7 +386,7 @@ func TestRemovedBefore(t *testing.T) {
 	if err := removedBefore("x", nil); err != nil {
 		t.Error(err)
 	}
-	if err := removedBefore("x", key); codeOf(err) != recording.Code {
+	if err := removedBefore("x", key); codeOf(err) != fault.RecordUnusable {
 		t.Errorf("a record that was to be signed: %v", err)
 	}
 }

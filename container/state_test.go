@@ -14,8 +14,9 @@ import (
 	"github.com/sandboxrun/sandboxrun/container/flock"
 	"github.com/sandboxrun/sandboxrun/container/owner"
 	"github.com/sandboxrun/sandboxrun/container/procfs"
-	"github.com/sandboxrun/sandboxrun/container/recording"
+	"github.com/sandboxrun/sandboxrun/fault"
 	"github.com/sandboxrun/sandboxrun/spec"
+	"github.com/sandboxrun/sandboxrun/spec/policy"
 )
 
 // newStore makes an empty state directory.
@@ -120,19 +121,19 @@ func TestStateIsTheCallersOwnFile(t *testing.T) {
 		make func(path string) error
 		code string
 	}{
-		{"a symlink", func(p string) error { return os.Symlink(elsewhere, p) }, CodeChanged},
-		{"a link to nothing", func(p string) error { return os.Symlink("/nonexistent", p) }, CodeChanged},
-		{"a link to nothing of the sandbox's", func(p string) error { return os.Symlink("none", p) }, CodeChanged},
+		{"a symlink", func(p string) error { return os.Symlink(elsewhere, p) }, fault.StateChanged},
+		{"a link to nothing", func(p string) error { return os.Symlink("/nonexistent", p) }, fault.StateChanged},
+		{"a link to nothing of the sandbox's", func(p string) error { return os.Symlink("none", p) }, fault.StateChanged},
 		{"a link to the lock", func(p string) error { return os.Symlink("lock", p) }, "-"},
-		{"a hard link", func(p string) error { return os.Link(elsewhere, p) }, CodeChanged},
-		{"a named pipe", func(p string) error { return unix.Mkfifo(p, 0o600) }, CodeChanged},
-		{"a directory", func(p string) error { return os.Mkdir(p, 0o700) }, CodeChanged},
+		{"a hard link", func(p string) error { return os.Link(elsewhere, p) }, fault.StateChanged},
+		{"a named pipe", func(p string) error { return unix.Mkfifo(p, 0o600) }, fault.StateChanged},
+		{"a directory", func(p string) error { return os.Mkdir(p, 0o700) }, fault.StateChanged},
 		{"a file of the group's", func(p string) error {
 			return errors.Join(os.WriteFile(p, text, 0o600), os.Chmod(p, 0o620))
-		}, CodeChanged},
+		}, fault.StateChanged},
 		{"a file of everybody's", func(p string) error {
 			return errors.Join(os.WriteFile(p, text, 0o600), os.Chmod(p, 0o602))
-		}, CodeChanged},
+		}, fault.StateChanged},
 		{"its own", func(p string) error { return os.WriteFile(p, text, 0o600) }, "ok"},
 	} {
 		s := newStore(t)
@@ -158,7 +159,7 @@ func TestStateIsTheCallersOwnFile(t *testing.T) {
 			}
 		}
 		// It can be deleted all the same. That it may have had a record, of which nobody knows, is said.
-		if err := s.Delete("x", nil); (err != nil) != (c.code != "ok") || err != nil && codeOf(err) != recording.Code {
+		if err := s.Delete("x", nil); (err != nil) != (c.code != "ok") || err != nil && codeOf(err) != fault.RecordUnusable {
 			t.Errorf("%s: delete: %v", c.name, err)
 		}
 		if _, err := s.root.Lstat("x"); err == nil {
@@ -221,7 +222,7 @@ func TestStatuses(t *testing.T) {
 		{"half", StatusStopped, "sandbox_lost"},
 		{"made", StatusCreating, "not_ready"},
 		{"forged", StatusRunning, "sandbox_lost"}, // the start time is another
-		{"torn", StatusStopped, CodeChanged},
+		{"torn", StatusStopped, fault.StateChanged},
 	} {
 		info, err := s.Info(c.id)
 		if err != nil || info.Status != c.status {
@@ -285,11 +286,11 @@ func TestForgedProcess1(t *testing.T) {
 		edit func(*State)
 		code string
 	}{
-		{"the caller as process 1", func(st *State) { st.PID, st.StartTime = os.Getpid(), start }, CodeChanged},
-		{"process 1 of the machine", func(st *State) { st.PID, st.StartTime = 1, startTime(t, 1) }, CodeChanged},
-		{"other rights", func(st *State) { st.Launch.UID++ }, CodeChanged},
-		{"another filter's consequences", func(st *State) { st.Launch.Execute = []string{"/bin/sh"} }, CodeChanged},
-		{"checks that have held", func(st *State) { st.Checks = st.Checks[:1] }, CodeChanged},
+		{"the caller as process 1", func(st *State) { st.PID, st.StartTime = os.Getpid(), start }, fault.StateChanged},
+		{"process 1 of the machine", func(st *State) { st.PID, st.StartTime = 1, startTime(t, 1) }, fault.StateChanged},
+		{"other rights", func(st *State) { st.Launch.UID++ }, fault.StateChanged},
+		{"another filter's consequences", func(st *State) { st.Launch.Execute = []string{"/bin/sh"} }, fault.StateChanged},
+		{"checks that have held", func(st *State) { st.Checks = st.Checks[:1] }, fault.StateChanged},
 		{"a pid that nobody has", func(st *State) { st.PID = 1 << 22 }, "sandbox_lost"},
 		{"another start time", func(st *State) { st.StartTime++ }, "sandbox_lost"},
 	} {
@@ -297,11 +298,11 @@ func TestForgedProcess1(t *testing.T) {
 		if _, err := s.Open(id); codeOf(err) != c.code {
 			t.Errorf("%s: %v, want %s", c.name, err, c.code)
 		}
-		if c.code == CodeChanged {
+		if c.code == fault.StateChanged {
 			if info, err := s.Info(id); err != nil || info.Status != StatusChanged || info.PID != 0 {
 				t.Errorf("%s: %+v, %v", c.name, info, err)
 			}
-			if _, err := s.Describe(id); codeOf(err) != CodeChanged {
+			if _, err := s.Describe(id); codeOf(err) != fault.StateChanged {
 				t.Errorf("%s: describe: %v", c.name, err)
 			}
 		}
@@ -333,15 +334,15 @@ func TestForgedProcess1(t *testing.T) {
 
 // TestNewStateHasThePlan: what later commands need of the plan is in the state, with what the program may not have left out.
 func TestNewStateHasThePlan(t *testing.T) {
-	policy, err := spec.Load(spec.Input{Name: "t.toml", Data: []byte("version = 1\nname = \"n\"\nlimits.wall = \"7s\"\nenv.set = { A = \"b\" }"), Dir: t.TempDir()})
+	p, err := policy.Load(policy.Input{Name: "t.toml", Data: []byte("version = 1\nname = \"n\"\nlimits.wall = \"7s\"\nenv.set = { A = \"b\" }"), Dir: t.TempDir()})
 	if err != nil {
 		t.Fatal(err)
 	}
-	host, err := Probe(policy.Limits)
+	host, err := Probe(p.Limits)
 	if err != nil {
 		t.Fatal(err)
 	}
-	plan, err := spec.Resolve(policy, host)
+	plan, err := spec.Resolve(p, host)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -382,7 +383,7 @@ func TestSandboxWithALinkForItsState(t *testing.T) {
 		if err := errors.Join(os.Remove(path), os.Symlink(to, path)); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := s.Open(id); codeOf(err) != CodeChanged {
+		if _, err := s.Open(id); codeOf(err) != fault.StateChanged {
 			t.Errorf("to %s: open: %v", to, err)
 		}
 		if err := s.Delete(id, nil); err != nil {

@@ -32,7 +32,7 @@ func TestLower(t *testing.T) {
 	}
 }
 
-// TestEffectiveLimits: an exec may ask for less than its sandbox has, and never for more. Only time is its own to choose.
+// TestEffectiveLimits: an exec may ask for less than its sandbox has, and never for more.
 func TestEffectiveLimits(t *testing.T) {
 	both := Held{Groups: []forkexec.Group{{Dir: "/g", Controllers: forkexec.GroupMemory | forkexec.GroupPids}}}
 	asked := policy.Limits{Wall: 10 * time.Second, CPU: 20 * time.Second, Memory: 1000, Pids: 50}

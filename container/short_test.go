@@ -57,13 +57,13 @@ func filled(t *testing.T, template string, values map[string]string) string {
 
 // TestResultTemplates: a template with its holes filled is, to the byte, the result that the long way gives.
 func TestResultTemplates(t *testing.T) {
-	for _, policy := range []string{"", "limits.wall = \"30s\"\nlimits.nofile = 100", "limits.wall = \"30s\"\nlimits.cpu = \"50s\"\nlimits.pids = 20"} {
-		sb := sandboxOf(t, policy)
+	for _, text := range []string{"", "limits.wall = \"30s\"\nlimits.nofile = 100", "limits.wall = \"30s\"\nlimits.cpu = \"50s\"\nlimits.pids = 20"} {
+		sb := sandboxOf(t, text)
 		for _, merged := range []bool{false, true} {
 			for _, timeout := range []time.Duration{0, 7 * time.Second} {
 				template, err := sb.resultTemplate(merged, timeout > 0)
 				if err != nil || template == "" {
-					t.Fatalf("%q: %q, %v", policy, template, err)
+					t.Fatalf("%q: %q, %v", text, template, err)
 				}
 				var cmd forkexec.Command
 				limits := sb.effective(Request{Timeout: timeout})
@@ -93,7 +93,7 @@ func TestResultTemplates(t *testing.T) {
 					}
 				}
 				if got := filled(t, template, values); got+"\n" != string(want) {
-					t.Errorf("%q, merged %v, timeout %v:\n got %s\nwant %s", policy, merged, timeout, got, want)
+					t.Errorf("%q, merged %v, timeout %v:\n got %s\nwant %s", text, merged, timeout, got, want)
 				}
 			}
 		}

@@ -338,11 +338,11 @@ func TestNewStateHasThePlan(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	host, err := Probe(policy.Limits)
+	host, err := Probe(p.Limits)
 	if err != nil {
 		t.Fatal(err)
 	}
-	plan, err := spec.Resolve(policy, host)
+	plan, err := spec.Resolve(p, host)
 	if err != nil {
 		t.Fatal(err)
 	}

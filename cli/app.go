@@ -162,7 +162,7 @@ func (p *program) app() *cli.App {
 		Commands: []*cli.Command{
 			p.runCommand(), p.createCommand(), p.execCommand(), p.putCommand(), p.getCommand(), p.deleteCommand(), p.listCommand(), p.stateCommand(),
 			p.psCommand(), p.statsCommand(), p.eventsCommand(), p.logsCommand(), p.waitCommand(), p.killCommand(), p.sweepCommand(),
-			p.verifyCommand(),
+			p.verifyCommand(), p.redactCommand(),
 			p.specCommand(), p.explainCommand(), p.policyCommand(), p.resultCommand(), p.doctorCommand(),
 			p.serveCommand(), p.proxyConnectCommand(), p.versionCommand(), p.completionCommand(),
 		},

@@ -18,7 +18,7 @@ import (
 
 // Exit statuses of the launcher. Every other status is the program's.
 const (
-	exitRefused  = 1 // verify: the record is not good; doctor: the default policy cannot be enforced; explain: not inside
+	exitRefused  = 1 // verify: the record is not good; redact: a value is left; doctor: the default policy cannot be enforced; explain: not inside
 	exitLauncher = 125
 	exitSignal   = 128 // plus the signal's number
 )

@@ -163,7 +163,7 @@ func (p *program) app() *cli.App {
 			p.runCommand(), p.createCommand(), p.execCommand(), p.putCommand(), p.getCommand(), p.deleteCommand(), p.listCommand(), p.stateCommand(),
 			p.psCommand(), p.statsCommand(), p.eventsCommand(), p.logsCommand(), p.waitCommand(), p.killCommand(), p.sweepCommand(),
 			p.verifyCommand(), p.redactCommand(),
-			p.specCommand(), p.explainCommand(), p.policyCommand(), p.resultCommand(), p.doctorCommand(),
+			p.specCommand(), p.explainCommand(), p.pathCommand(), p.policyCommand(), p.resultCommand(), p.doctorCommand(),
 			p.serveCommand(), p.proxyConnectCommand(), p.versionCommand(), p.completionCommand(),
 		},
 	}

@@ -23,7 +23,6 @@ func (p *program) execCommand() *cli.Command {
 			&cli.StringFlag{Name: "cwd", Aliases: []string{"C"}, Usage: "start in `DIR` inside, relative to the policy's working directory (default: that directory)"},
 			&cli.BoolFlag{Name: "stdin", Aliases: []string{"i"}, Usage: "pass standard input on to the program"},
 			&cli.BoolFlag{Name: "detach", Aliases: []string{"d"}, Usage: "print the exec's name when the program has started, and leave it running"},
-			&cli.BoolFlag{Name: "translate", Hidden: true},
 			&cli.StringSliceFlag{Name: "read", Hidden: true},
 		),
 		Action: func(c *cli.Context) error {
@@ -87,7 +86,7 @@ func (p *program) exec(c *cli.Context) error {
 
 // request reads the flags that run and exec share.
 func (p *program) request(c *cli.Context, command []string) (container.Request, error) {
-	req := container.Request{Args: command, Caller: p.env}
+	req := container.Request{Args: command, Caller: p.env, Translate: c.Bool("translate")}
 	if len(command) == 0 {
 		return req, &usage{"the command is missing", helpHint(c)}
 	}

@@ -225,19 +225,19 @@ func (x *explainer) path(name string) (*answer, error) {
 
 // absolute makes a path absolute as the caller's shell would. It does not clean the path, because the meaning of ".." depends on
 // symlinks.
-func (x *explainer) absolute(name string) (string, error) {
+func (p *program) absolute(name string) (string, error) {
 	first, rest, _ := strings.Cut(name, "/")
 	switch {
-	case first == "~" && x.env["HOME"] != "":
-		return x.env["HOME"] + "/" + rest, nil
+	case first == "~" && p.env["HOME"] != "":
+		return p.env["HOME"] + "/" + rest, nil
 	case strings.HasPrefix(first, "~"):
 		return "", &usage{fmt.Sprintf("%q: no such home is known", name), "write the whole path, or ./" + name + " for a file of that name"}
 	case strings.HasPrefix(name, "/"):
 		return name, nil
-	case x.cwdErr != nil:
+	case p.cwdErr != nil:
 		return "", &usage{"the current directory no longer exists", "write the whole path"}
 	}
-	return x.cwd + "/" + strings.TrimPrefix(name, "./"), nil
+	return p.cwd + "/" + strings.TrimPrefix(name, "./"), nil
 }
 
 func (x *explainer) netHost(text string) (*answer, error) {

@@ -4,6 +4,7 @@ import (
 	"crypto/rand"
 	"fmt"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -28,6 +29,7 @@ func execFlags() []cli.Flag {
 		&cli.BoolFlag{Name: "tty", Aliases: []string{"t"}, Usage: "give the program its own terminal"},
 		resultFlag(),
 		&cli.StringFlag{Name: "output-dir", Usage: "also write the program's whole output to the new files stdout and stderr in `DIR`"},
+		&cli.BoolFlag{Name: "translate", Usage: "replace paths of the host in the command, --cwd and the variables by their paths inside"},
 		&cli.StringFlag{Name: "view", Hidden: true},
 	}
 }
@@ -72,7 +74,7 @@ func (f *grantFlag) String() string {
 }
 
 // later are flags of the command line's contract that this version does not support. They are refused, never ignored.
-func later() []string { return []string{"view", "translate", "read"} }
+func later() []string { return []string{"view", "read"} }
 
 func refuseLater(c *cli.Context) error {
 	for _, name := range later() {
@@ -115,6 +117,9 @@ func (p *program) run(c *cli.Context) error {
 			req.Tty = terminalSize(p.in)
 		}
 	}
+	if req.Translate {
+		req.Dir = p.takeHostCwd()
+	}
 	o := container.Options{Owner: &owner.Owner{PID: os.Getpid()}, Once: true}
 	if o.Record, err = p.hostDir(c, "record"); err != nil {
 		return err
@@ -134,14 +139,39 @@ func (p *program) run(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	if p.staysInPlace && sb.ShowsDir(p.cwd) {
-		req.Dir = p.cwd
-	}
+	p.stay(sb, &req)
 	err = p.execute(sb, req, signals)
 	if derr := sb.Delete(key); err == nil {
 		err = derr
 	}
 	return err
+}
+
+// stay starts the program in the caller's directory, if the view has it.
+func (p *program) stay(sb *container.Sandbox, req *container.Request) {
+	switch {
+	case req.Dir != "" || !p.staysInPlace:
+	case req.Translate:
+		if _, _, ok := sb.Names().Inside(p.cwd, container.ResolveSoFar); ok {
+			req.Dir = p.cwd
+		}
+	case sb.ShowsDir(p.cwd):
+		req.Dir = p.cwd
+	}
+}
+
+// takeHostCwd takes an absolute --cwd away from the policy's additions: with --translate it is a directory of the host, which has its
+// name inside only when the view is known.
+func (p *program) takeHostCwd() string {
+	dir := ""
+	p.grants = slices.DeleteFunc(p.grants, func(f spec.Flag) bool {
+		host := f.Name == "cwd" && filepath.IsAbs(f.Value)
+		if host {
+			dir = f.Value
+		}
+		return host
+	})
+	return dir
 }
 
 // request describes a sandbox to make: see loadPolicy and spec.Host.ExecEnv.

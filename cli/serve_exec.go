@@ -35,6 +35,8 @@ type execParams struct {
 	Answer  bool                `json:"answer"`
 	OnLimit string              `json:"on_output_limit"`
 
+	Translate bool `json:"translate"`
+
 	Stdin       *string `json:"stdin"`        // all of it
 	StdinBase64 *string `json:"stdin_base64"` // the same, of any bytes
 	StdinOpen   bool    `json:"stdin_open"`   // it comes by exec/stdin
@@ -164,7 +166,7 @@ func (n *session) execRequest(b *served, x *servedExec, r *rpc.Request) (contain
 	q := &x.q
 	req := container.Request{
 		Args: q.Argv, Dir: q.Cwd, Caller: n.env, Env: q.Env, Timeout: time.Duration(q.Timeout), Memory: int64(q.Memory), Pids: q.Pids,
-		Cancel: &x.cancel, Carried: container.Carried{Fresh: q.Fresh, Answer: q.Answer, KillOnOutput: q.OnLimit == "kill"},
+		Cancel: &x.cancel, Translate: q.Translate, Carried: container.Carried{Fresh: q.Fresh, Answer: q.Answer, KillOnOutput: q.OnLimit == "kill"},
 	}
 	switch {
 	case len(q.Argv) == 0:

@@ -49,7 +49,10 @@ func (s *Store) Create(id string, plan *spec.Plan, o Options) (_ *Sandbox, err e
 		return nil, err
 	}
 	defer lock.Close() // process 1 has it open too
-	sb := &Sandbox{store: s, state: newState(id, plan, o.Owner), writable: writable}
+	sb := &Sandbox{store: s, state: newState(id, plan, o.Owner), writable: writable, view: plan.View}
+	if !o.Once {
+		sb.state.Paths = plan.View.Shown()
+	}
 	defer func() {
 		if err != nil {
 			sb.discard(lock)

@@ -93,8 +93,8 @@ func fileChecks() []Check {
 		},
 		{
 			Name: "deny_unreadable", Layer: "masks",
-			Claim:    "the program cannot open a denied file",
-			Positive: "a mask exists at its path", Negative: "open fails with EACCES, and the file there is not the host's",
+			Claim:    "the program cannot read a denied file",
+			Positive: "a mask exists at its path", Negative: "open fails with EACCES, or nothing is in it if it is denied as empty, and the file there is not the host's",
 			Control: "the host's file exists", judge: judgeMasks,
 		},
 		{

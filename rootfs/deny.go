@@ -16,6 +16,7 @@ type denier struct {
 	hosts   map[string]string // host paths to hide → the rule
 	missing map[string]string // host paths that do not exist
 	names   map[string]string // paths inside: every mount at or below one is hidden
+	empty   map[string]bool   // rules of which the masks read as empty
 	masks   map[string]*Mount // by target
 	shown   func(host string) iter.Seq2[string, *Mount]
 	sources map[string]bool // of all binds, and all directories above
@@ -24,7 +25,7 @@ type denier struct {
 
 func (c *compiler) addDenies() error {
 	d := &denier{
-		compiler: c, hosts: c.denied, missing: map[string]string{}, names: map[string]string{}, masks: map[string]*Mount{},
+		compiler: c, hosts: c.denied, missing: map[string]string{}, names: map[string]string{}, masks: map[string]*Mount{}, empty: map[string]bool{},
 		shown: c.scene.hostNames(), sources: map[string]bool{}, workdir: c.startDir(),
 	}
 	for _, m := range c.scene.mounts {
@@ -32,7 +33,10 @@ func (c *compiler) addDenies() error {
 			d.sources[up] = true
 		}
 	}
-	for _, g := range sortedGrants(c.Policy.Deny) {
+	for _, g := range c.Policy.DenyEmpty {
+		d.empty[g.From] = true
+	}
+	for _, g := range sortedGrants(c.Policy.Denies()) {
 		if err := d.add(g); err != nil {
 			return err
 		}
@@ -47,7 +51,7 @@ func (c *compiler) addDenies() error {
 	d.mount()
 	d.findAbsent()
 	for host, from := range d.missing {
-		note(c.denied, host, from) // so that a deny covers a secret that does not exist yet
+		d.rule(c.denied, host, from) // so that a deny covers a secret that does not exist yet
 	}
 	c.present = slices.DeleteFunc(c.present, func(p Denied) bool {
 		m := c.scene.mounts[p.Inside]
@@ -107,7 +111,7 @@ func (d *denier) addInside(g Grant, inside string) error {
 	case spot.Path == "/":
 		return invalid("", "%s %q leads to the sandbox's root, which cannot be denied", g.From, g.Path)
 	default:
-		note(d.names, spot.Path, g.From)
+		d.rule(d.names, spot.Path, g.From)
 		if spot.Kind == PlaceHost {
 			d.note(spot.Host, g.From, err)
 		}
@@ -122,9 +126,9 @@ func (d *denier) addLinks(links []link, g Grant) {
 		switch {
 		case !d.hands.hold(l.place):
 		case l.last:
-			note(d.hosts, l.place, g.From)
+			d.rule(d.hosts, l.place, g.From)
 		default:
-			note(d.held, l.place, g.From)
+			d.rule(d.held, l.place, g.From)
 		}
 	}
 }
@@ -159,9 +163,9 @@ func (d *denier) needed(host string) bool {
 
 func (d *denier) note(host, from string, err error) {
 	if err == nil {
-		note(d.hosts, host, from)
+		d.rule(d.hosts, host, from)
 	} else {
-		note(d.missing, host, from)
+		d.rule(d.missing, host, from)
 	}
 }
 
@@ -170,10 +174,24 @@ func (d *denier) addOthers() {
 	for _, rules := range []map[string]string{d.hosts, d.missing, d.held} {
 		for _, host := range slices.Collect(maps.Keys(rules)) {
 			for _, other := range d.places.parts(host) {
-				note(rules, other, rules[host])
+				d.rule(rules, other, rules[host])
 			}
 		}
 	}
+}
+
+// rule is note, but a rule that refuses wins over one that shows nothing.
+func (d *denier) rule(rules map[string]string, key, from string) {
+	if old, ok := rules[key]; !ok || d.before(from, old) {
+		rules[key] = from
+	}
+}
+
+func (d *denier) before(a, b string) bool {
+	if d.empty[a] != d.empty[b] {
+		return !d.empty[a]
+	}
+	return a < b
 }
 
 // note keeps the first rule by name, so that the order of the policy does not show.
@@ -189,24 +207,28 @@ func (d *denier) addHardLinks() {
 	for host, from := range d.hosts {
 		if info, err := d.tree.Lstat(host); err == nil && !info.Mode.IsDir() && info.Nlink > 1 {
 			old, ok := wanted[inode{info.Dev, info.Ino}]
-			if !ok || from < old {
+			if !ok || d.before(from, old) {
 				wanted[inode{info.Dev, info.Ino}] = from
 			}
 		}
 	}
-	d.eachHardLink(wanted, func(host, from string) { note(d.hosts, host, from) })
+	d.eachHardLink(wanted, func(host, from string) { d.rule(d.hosts, host, from) })
 }
 
 // findMasks finds every path inside at which a mask is needed.
 func (d *denier) findMasks() {
 	for host, from := range d.hosts {
+		if dir := d.shutAbove(host); dir != "" {
+			d.skipped = append(d.skipped, fmt.Sprintf("%q cannot be searched, so the program sees an empty directory there: %s denies %q", dir, from, host))
+			host = dir
+		}
 		info, err := d.tree.Lstat(host)
 		if err != nil {
 			continue
 		}
 		for inside, m := range d.shown(host) {
 			d.addMask(inside, from, info.Mode)
-			d.present = append(d.present, Denied{inside, host, m.Source, m.Writable, from})
+			d.present = append(d.present, Denied{inside, host, m.Source, m.Writable, d.empty[from], from})
 		}
 	}
 	for _, m := range d.scene.mounts {
@@ -218,6 +240,33 @@ func (d *denier) findMasks() {
 			d.maskBelow(d.names, m.Target, m)
 		}
 	}
+}
+
+// shutAbove gives the topmost directory above a host path in which a launcher that is root can mount nothing: its privilege in the
+// sandbox ends at files of other users. The program is one of the others there, and cannot search the directory either. It is
+// hidden whole, as other callers' launchers hide what they cannot search.
+func (d *denier) shutAbove(host string) string {
+	shut := ""
+	for up := range ups(parent(host)) {
+		if info, err := d.tree.Lstat(up); d.User.Privileged && err == nil && !d.searched(info) {
+			shut = up
+		}
+	}
+	return shut
+}
+
+// searched says whether the launcher can search a directory in the sandbox, whether an idmapped mount shows it or another.
+func (d *denier) searched(info Info) bool {
+	const owner, group, others = 0o100, 0o010, 0o001
+	mapped := func(id, own int) bool { return id == 0 || !d.User.Apart && id == own }
+	need := fs.FileMode(others)
+	if info.UID == 0 {
+		need |= owner
+	}
+	if info.GID == 0 {
+		need |= group
+	}
+	return mapped(info.UID, d.User.UID) && mapped(info.GID, d.User.GID) || info.Mode&need == need
 }
 
 // maskBelow masks a whole mount if p is, or lies below, one of the denied paths.
@@ -234,8 +283,8 @@ func (d *denier) maskBelow(denied map[string]string, p string, m *Mount) {
 }
 
 func (d *denier) addMask(target, from string, mode fs.FileMode) {
-	if old := d.masks[target]; old == nil || from < old.From {
-		d.masks[target] = &Mount{Kind: MountMask, Target: target, Dir: mode.IsDir(), Link: mode&fs.ModeSymlink != 0, From: from}
+	if old := d.masks[target]; old == nil || d.before(from, old.From) {
+		d.masks[target] = &Mount{Kind: MountMask, Target: target, Dir: mode.IsDir(), Link: mode&fs.ModeSymlink != 0, Empty: d.empty[from], From: from}
 	}
 }
 
@@ -273,7 +322,7 @@ func (d *denier) findAbsent() {
 	names := d.scene.hostNames()
 	for host, from := range d.missing {
 		for inside, m := range names(host) {
-			d.absent = append(d.absent, Denied{inside, host, m.Source, m.Writable, from})
+			d.absent = append(d.absent, Denied{inside, host, m.Source, m.Writable, d.empty[from], from})
 		}
 	}
 }

@@ -27,7 +27,7 @@ func rulesOf(p Policy) map[string]rule {
 			rules[from] = rule{key, place(from), path}
 		}
 	}
-	for key, list := range map[string][]Grant{keyRead: p.Read, keyWrite: p.Write, keyDeny: p.Deny, keyInterpreters: p.Empty} {
+	for key, list := range map[string][]Grant{keyRead: p.Read, keyWrite: p.Write, keyDeny: p.Denies(), keyInterpreters: p.Empty} {
 		for _, g := range list {
 			if _, other, found := strings.Cut(g.From, ": files."); found && key == keyRead {
 				add("files."+other, g.From, g.Path) // files.interpreters shows by grants too

@@ -3,6 +3,8 @@
 // interface and changes nothing.
 package rootfs
 
+import "slices"
+
 // Policy is the part of a policy that is about files: the sections [workspace], [files] and [[bind]].
 // Every path in it is absolute and clean: the loader has expanded "~", "$VAR" and relative paths.
 type Policy struct {
@@ -11,6 +13,7 @@ type Policy struct {
 	Read      []Grant
 	Write     []Grant
 	Deny      []Grant
+	DenyEmpty []Grant // denies of which the masks read as an empty file or directory, instead of being refused
 	Tmpfs     []Tmpfs
 	Secrets   []Grant
 	Binds     []Bind
@@ -38,6 +41,9 @@ type Workspace struct {
 	Lifetime string // "sandbox" or "exec"
 	From     string
 }
+
+// Denies are all denied paths.
+func (p *Policy) Denies() []Grant { return slices.Concat(p.Deny, p.DenyEmpty) }
 
 // Base kinds: what the program's root shows before any grant.
 const (

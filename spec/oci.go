@@ -15,6 +15,8 @@ const (
 	RootDir      = "rootfs"
 	MaskFile     = "masks/file"
 	MaskDir      = "masks/dir"
+	EmptyFile    = "masks/empty" // masks that can be opened
+	EmptyDir     = "masks/nothing"
 	GeneratedDir = "generated"
 )
 
@@ -166,7 +168,12 @@ func ViewMount(i int, m rootfs.Mount, e Exec) specs.Mount {
 		return specs.Mount{Destination: m.Target, Type: "tmpfs", Source: "tmpfs", Options: tmpfsOptions(m, e)}
 	case rootfs.MountMask:
 		source := MaskFile
-		if m.Dir {
+		switch {
+		case m.Empty && m.Dir:
+			source = EmptyDir
+		case m.Empty:
+			source = EmptyFile
+		case m.Dir:
 			source = MaskDir
 		}
 		return specs.Mount{Destination: m.Target, Type: "bind", Source: source, Options: bindOptions(m.Dir, "ro", "noexec")}

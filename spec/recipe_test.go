@@ -29,6 +29,8 @@ var keyExamples = map[string]struct{ rest, one, other string }{
 	"files.read":         {"", "[files]\nread = []", "[files]\nread = ['/home/ada/work']"},
 	"files.write":        {"", "[files]\nwrite = []", "[files]\nwrite = ['/home/ada/work']"},
 	"files.deny":         {"", "[files]\ndeny = []", "[files]\ndeny = ['/etc/services']"},
+	"files.deny.path":    {"", "[files]\ndeny = [{ path = '/etc/hosts' }]", "[files]\ndeny = [{ path = '/etc/services' }]"},
+	"files.deny.as":      {"", "[files]\ndeny = [{ path = '/etc/services' }]", "[files]\ndeny = [{ path = '/etc/services', as = 'empty' }]"},
 	"files.tmpfs.path":   {"", "[[files.tmpfs]]\npath = '/a'", "[[files.tmpfs]]\npath = '/b'"},
 	"files.tmpfs.size":   {"", "[[files.tmpfs]]\npath = '/a'", "[[files.tmpfs]]\npath = '/a'\nsize = '1M'"},
 	"files.tmpfs.inodes": {"", "[[files.tmpfs]]\npath = '/a'", "[[files.tmpfs]]\npath = '/a'\ninodes = 10"},

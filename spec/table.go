@@ -64,8 +64,7 @@ func filesKeys() []key[Policy] {
 			func(p *Policy) *[]rootfs.Grant { return &p.Files.Read }),
 		grantsKey("write", "Files and directories that the program can read and write, at their paths on the host.",
 			func(p *Policy) *[]rootfs.Grant { return &p.Files.Write }),
-		grantsKey("deny", "Files and directories that are hidden, under every path that leads to them. "+
-			"A deny wins over every grant.", func(p *Policy) *[]rootfs.Grant { return &p.Files.Deny }),
+		deniesKey(),
 		recordsKey("tmpfs", "Empty writable directories in memory.", tmpfsKeys(),
 			func(p *Policy) *[]rootfs.Tmpfs { return &p.Files.Tmpfs }, func(t *rootfs.Tmpfs) *string { return &t.From }),
 		grantsKey("secrets", "Files and directories that no grant may show. A grant that has a secret in it, or lies in one, is an error. "+

@@ -144,6 +144,9 @@ func View(plan *spec.Plan, t Trees, found *Sights) []forkexec.Op {
 		} else {
 			s.filesystem(m)
 		}
+		if m.Destination == "/dev" && plan.View.DeniesEmpty() {
+			s.ops = append(s.ops, forkexec.Op{Kind: forkexec.OpFile, Target: newRoot + rootfs.EmptyFile, Flags: 0o444})
+		}
 	}
 	s.ops = append(s.ops, found.steps()...)
 	s.seal(plan)

@@ -28,21 +28,33 @@ func (p *probe) content(t text) ([]byte, error) {
 	return t.buf[:n], nil
 }
 
-// numbers are the names in a directory that are numbers.
-func (p *probe) numbers(t text) ([]int, error) {
+// names are those in a directory.
+func (p *probe) names(t text) ([]string, error) {
 	const head = 19 // of struct linux_dirent64, before the name
 	data, err := p.content(t)
-	var list []int
+	var list []string
 	for len(data) > head {
 		size := int(binary.NativeEndian.Uint16(data[16:]))
 		if size <= head || size > len(data) {
 			break
 		}
 		name, _, _ := bytes.Cut(data[head:size], []byte{0})
-		if n, err := strconv.Atoi(string(name)); err == nil {
-			list = append(list, n)
+		if text := string(name); text != "." && text != ".." {
+			list = append(list, text)
 		}
 		data = data[size:]
+	}
+	return list, err
+}
+
+// numbers are the names in a directory that are numbers.
+func (p *probe) numbers(t text) ([]int, error) {
+	names, err := p.names(t)
+	var list []int
+	for _, name := range names {
+		if n, err := strconv.Atoi(name); err == nil {
+			list = append(list, n)
+		}
 	}
 	return list, err
 }
@@ -106,6 +118,12 @@ func (p *probe) readPath(i int, q pathCalls, seen *hooks.PathSeen) {
 	}
 	if q.open >= 0 {
 		seen.Open = p.err(q.open)
+	}
+	if q.list != nil {
+		names, err := p.names(*q.list)
+		if seen.Entries = len(names); err != nil && seen.Open == nil {
+			seen.Open = err
+		}
 	}
 	if q.access >= 0 {
 		seen.Write = p.err(q.access)

@@ -21,11 +21,11 @@ import (
 	"github.com/sandboxrun/sandboxrun/container/build"
 	"github.com/sandboxrun/sandboxrun/container/check"
 	"github.com/sandboxrun/sandboxrun/container/diagnose"
-	"github.com/sandboxrun/sandboxrun/container/fault"
 	"github.com/sandboxrun/sandboxrun/container/owner"
 	"github.com/sandboxrun/sandboxrun/container/procfs"
 	"github.com/sandboxrun/sandboxrun/container/relayproc"
 	"github.com/sandboxrun/sandboxrun/container/trust"
+	"github.com/sandboxrun/sandboxrun/fault"
 	"github.com/sandboxrun/sandboxrun/forkexec"
 	"github.com/sandboxrun/sandboxrun/spec"
 )

@@ -31,7 +31,8 @@ type Path struct {
 	// Named and Beside are only for Foreign.
 	Named  bool   // its directory is on a mount that is not a grant either
 	Beside string // a directory beside it that has entries; empty: there is none
-	Empty  bool // of a Mask: it can be opened, and nothing is in it
+	// Empty: a Mask that can be opened, and in which nothing is.
+	Empty bool
 	// Idmapped: the mount shows the caller's files as files of the program.
 	Idmapped bool
 }
@@ -64,7 +65,7 @@ type Node struct {
 	UID, GID uint32
 	Rdev     uint64
 	Size     int64 // bytes
-	ReadOnly bool // the mount is read-only
+	ReadOnly bool  // the mount is read-only
 }
 
 // Same reports whether two paths lead to one file.

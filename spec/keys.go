@@ -3,6 +3,7 @@ package spec
 import (
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/sandboxrun/sandboxrun/rootfs"
@@ -230,27 +231,22 @@ func deniesKey() key[Policy] {
 				} else {
 					d.path, _ = s.path(item, name, s.hostPath)
 				}
-				list := &p.Files.Deny
-				if d.as == asEmpty {
-					list = &p.Files.DenyEmpty
-				}
-				if d.path != "" {
-					*list = append(*list, rootfs.Grant{Path: d.path, From: s.from(item.at, name)})
+				switch g := (rootfs.Grant{Path: d.path, From: s.from(item.at, name)}); {
+				case d.path == "":
+				case d.as == asEmpty:
+					p.Files.DenyEmpty = append(p.Files.DenyEmpty, g)
+				default:
+					p.Files.Deny = append(p.Files.Deny, g)
 				}
 			}
 		},
 		get: func(p *Policy) any {
-			var list []any
-			for _, g := range p.Files.Deny {
-				list = append(list, g.Path)
-			}
-			for _, g := range p.Files.DenyEmpty {
-				list = append(list, map[string]any{"path": g.Path, "as": asEmpty})
-			}
-			if list == nil {
-				return nil
-			}
-			return list
+			return listOf(p.Files.Denies(), func(g rootfs.Grant) any {
+				if slices.Contains(p.Files.DenyEmpty, g) {
+					return map[string]any{"path": g.Path, "as": asEmpty}
+				}
+				return g.Path
+			})
 		},
 	}
 }

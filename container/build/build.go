@@ -14,9 +14,9 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/sandboxrun/sandboxrun/container/diagnose"
-	"github.com/sandboxrun/sandboxrun/container/fault"
 	"github.com/sandboxrun/sandboxrun/container/idmap"
 	"github.com/sandboxrun/sandboxrun/container/procfs"
+	"github.com/sandboxrun/sandboxrun/fault"
 	"github.com/sandboxrun/sandboxrun/forkexec"
 	"github.com/sandboxrun/sandboxrun/rootfs"
 	"github.com/sandboxrun/sandboxrun/spec"
@@ -144,9 +144,9 @@ func View(plan *spec.Plan, t Trees, found *Sights) []forkexec.Op {
 		} else {
 			s.filesystem(m)
 		}
-		if m.Destination == "/dev" && plan.View.DeniesEmpty() {
-			s.ops = append(s.ops, forkexec.Op{Kind: forkexec.OpFile, Target: newRoot + rootfs.EmptyFile, Flags: 0o444})
-		}
+	}
+	if plan.View.DeniesEmpty() {
+		s.ops = append(s.ops, forkexec.Op{Kind: forkexec.OpFile, Target: newRoot + rootfs.EmptyFile, Flags: 0o444})
 	}
 	s.ops = append(s.ops, found.steps()...)
 	s.seal(plan)

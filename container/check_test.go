@@ -14,6 +14,7 @@ import (
 	"github.com/sandboxrun/sandboxrun/forkexec"
 	"github.com/sandboxrun/sandboxrun/hooks"
 	"github.com/sandboxrun/sandboxrun/spec"
+	"github.com/sandboxrun/sandboxrun/spec/policy"
 )
 
 func outcomes(list []hooks.Result) map[string]hooks.Outcome {
@@ -106,20 +107,20 @@ func TestChecksWithoutRoom(t *testing.T) {
 }
 
 func TestForwardedPorts(t *testing.T) {
-	policy, err := spec.Load(spec.DefaultPolicy(t.TempDir()))
+	p, err := policy.Load(policy.Default(t.TempDir()))
 	if err != nil {
 		t.Fatal(err)
 	}
-	host, err := Probe(spec.Limits{})
+	host, err := Probe(policy.Limits{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	plan, err := spec.Resolve(policy, host)
+	plan, err := spec.Resolve(p, host)
 	if err != nil {
 		t.Fatal(err)
 	}
 	plan.Checks.Forwards = []uint16{7077}
-	sb := sandboxFor(t, policy)
+	sb := sandboxFor(t, p)
 	if e := sb.state.Launch; e.OwnID { // that plan has another
 		plan.Checks.ID = [2]uint32{uint32(e.UID), uint32(e.GID)}
 	}

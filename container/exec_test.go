@@ -17,14 +17,14 @@ import (
 	"github.com/sandboxrun/sandboxrun/container/lookup"
 	"github.com/sandboxrun/sandboxrun/container/result"
 	"github.com/sandboxrun/sandboxrun/container/stream"
-	"github.com/sandboxrun/sandboxrun/spec"
+	"github.com/sandboxrun/sandboxrun/spec/policy"
 )
 
 // sandboxOf makes a sandbox of a policy that lives as long as the test.
-func sandboxOf(tb testing.TB, policy string) *Sandbox {
+func sandboxOf(tb testing.TB, text string) *Sandbox {
 	tb.Helper()
 	dir := tb.TempDir()
-	p, err := spec.Load(spec.Input{Name: "test.toml", Data: []byte("version = 1\n" + policy), Dir: dir})
+	p, err := policy.Load(policy.Input{Name: "test.toml", Data: []byte("version = 1\n" + text), Dir: dir})
 	if err != nil {
 		tb.Fatal(err)
 	}

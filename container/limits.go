@@ -19,6 +19,7 @@ import (
 	"github.com/sandboxrun/sandboxrun/forkexec"
 	"github.com/sandboxrun/sandboxrun/rootfs"
 	"github.com/sandboxrun/sandboxrun/spec"
+	"github.com/sandboxrun/sandboxrun/spec/policy"
 )
 
 // hold prepares all that holds the sandbox's limits, before the first program, and says what has been read back.
@@ -159,7 +160,7 @@ func reachGroups(groups []forkexec.Group) error {
 // effective are the limits of one exec, which may ask for less than its sandbox has, and what holds those that no control
 // group does.
 type effective struct {
-	spec.Limits
+	policy.Limits
 	// cpuFollows is whether the policy says nothing of CPU time: then the program may set any limit of its own, as outside. The
 	// watcher ends it all the same, and so does the wall clock.
 	cpuFollows  bool

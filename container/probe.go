@@ -18,14 +18,16 @@ import (
 	"github.com/sandboxrun/sandboxrun/container/procfs"
 	"github.com/sandboxrun/sandboxrun/container/trust"
 	"github.com/sandboxrun/sandboxrun/forkexec"
-	"github.com/sandboxrun/sandboxrun/rootfs"
+	"github.com/sandboxrun/sandboxrun/rootfs/hostfs"
+	"github.com/sandboxrun/sandboxrun/rootfs/survey"
 	"github.com/sandboxrun/sandboxrun/spec"
+	"github.com/sandboxrun/sandboxrun/spec/policy"
 )
 
 // Probe finds out what Resolve needs to know of the machine and the caller. What only limits need is looked for where a
 // policy has such.
-func Probe(l spec.Limits) (*spec.Host, error) {
-	tree, err := rootfs.HostTree()
+func Probe(l policy.Limits) (*spec.Host, error) {
+	tree, err := survey.HostTree()
 	if err != nil {
 		return nil, err
 	}
@@ -61,7 +63,7 @@ func Probe(l spec.Limits) (*spec.Host, error) {
 }
 
 // self is this program's file, if it still has the name that it was started by.
-func self(tree rootfs.Tree) string {
+func self(tree hostfs.Tree) string {
 	path, err := os.Executable()
 	if err != nil {
 		return ""
@@ -96,7 +98,7 @@ func sockets() []string {
 	return slices.Compact(list)
 }
 
-func probeLimits(h *spec.Host, l spec.Limits) error {
+func probeLimits(h *spec.Host, l policy.Limits) error {
 	var cpus unix.CPUSet
 	var files unix.Rlimit
 	if err := unix.SchedGetaffinity(0, &cpus); err != nil {

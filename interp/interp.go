@@ -16,6 +16,8 @@ import (
 	"strings"
 
 	"github.com/sandboxrun/sandboxrun/rootfs"
+	"github.com/sandboxrun/sandboxrun/rootfs/compile"
+	"github.com/sandboxrun/sandboxrun/rootfs/hostfs"
 )
 
 // Codes of Error.
@@ -42,7 +44,7 @@ type Request struct {
 	Interpreters, Packages []Item
 	Files                  rootfs.Policy     // the policy's grants
 	Env                    map[string]string // the caller's variables: PATH, HOME, PYTHONPATH, PYENV_ROOT, PYENV_VERSION
-	Tree                   rootfs.Tree
+	Tree                   hostfs.Tree
 }
 
 // Found is what the policy has to show and to hide.
@@ -77,7 +79,7 @@ func Find(r Request) (*Found, error) {
 		}
 		return &Found{}, nil
 	}
-	f := &finder{Request: r, host: host{tree: r.Tree, made: rootfs.Held(r.Tree, r.Files)}, re: newPatterns(), sites: map[string]bool{}}
+	f := &finder{Request: r, host: host{tree: r.Tree, made: compile.Held(r.Tree, r.Files)}, re: newPatterns(), sites: map[string]bool{}}
 	if err := f.addAll(); err != nil {
 		return nil, err
 	}

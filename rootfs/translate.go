@@ -5,6 +5,8 @@ import (
 	"path"
 	"slices"
 	"strings"
+
+	"github.com/sandboxrun/sandboxrun/rootfs/pathname"
 )
 
 // Shown is a path inside, and what of the host is at and below it.
@@ -60,7 +62,7 @@ func restBelow(dir, name string) (string, bool) {
 // only those are followed that the view itself makes, such as /bin.
 func (n Names) HostOf(inside string) (host string, writable, ok bool) {
 	inside = path.Clean(inside)
-	for range maxLinks {
+	for range pathname.MaxLinks {
 		var found *Shown
 		for i := range n {
 			s := &n[i]

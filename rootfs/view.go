@@ -1,62 +1,10 @@
 package rootfs
 
 import (
+	"fmt"
 	"io/fs"
 	"slices"
 )
-
-// Tree is the host's file tree, read-only. Compile reads the host through it alone, so that tests can make hosts up.
-// Paths are absolute and clean; the last component is never followed, components before it are never links (Compile
-// resolves links itself, one by one, so that it can name the whole chain).
-// Errors satisfy errors.Is with fs.ErrNotExist (also where a parent is no directory) or fs.ErrPermission.
-type Tree interface {
-	Lstat(path string) (Info, error)
-	Readlink(path string) (string, error)
-	ReadDir(path string) ([]string, error) // names, sorted
-	ReadFile(path string) ([]byte, error)  // small files only
-	Mounts() []HostMount                   // of the host, in the order of mountinfo
-}
-
-// Info is what Compile needs to know of a host file.
-type Info struct {
-	Mode     fs.FileMode
-	UID, GID int
-	Size     int64 // bytes
-	Dev, Ino uint64
-	Nlink    uint64
-}
-
-// Identity is the program's user as the generated /etc/passwd and /etc/group show it.
-type Identity struct {
-	UID, GID int
-	Name     string // never empty
-	Group    string // never empty
-	Home     string // inside
-	// Privileged is true where the launcher is root: then the program's files are root's own and only mounts protect
-	// the host's secret files, not their modes.
-	Privileged bool
-	// Apart is true where the program has an id of its own, which owns nothing: it may read of the host what everybody may, and
-	// what is granted as the launcher may.
-	Apart bool
-}
-
-// Request is all that Compile looks at.
-type Request struct {
-	Policy   Policy
-	Tree     Tree
-	User     Identity
-	Hostname string
-	// ResolvConf is the content of /etc/resolv.conf inside.
-	ResolvConf string
-	// Guarded are host paths, with every link resolved, that a program may not change even where a grant lets it write; From
-	// says what each is.
-	Guarded []Grant
-	// Hidden are host paths, with every link resolved, that are masked wherever the view would show them, as the state directory is.
-	// They need not exist.
-	Hidden []string
-	// TmpfsSize is how large, in bytes, a file system in memory is of which the policy does not say; 0: 1 GiB.
-	TmpfsSize int64
-}
 
 // EntryKind says what an Entry is.
 type EntryKind string
@@ -133,7 +81,7 @@ type View struct {
 	Workdir string   `json:"workdir"`
 	Skipped []string `json:"skipped,omitempty"` // what was asked for and left out, ready to print
 
-	writable []string // host paths that the policy lets programs write, also where another mount covers them
+	Writable []string `json:"-"` // host paths that the policy lets programs write, also where another mount covers them
 }
 
 // EmptyFile is an empty file inside, in sandboxes that deny a path as empty: what an exec covers such a path by.
@@ -144,11 +92,24 @@ func (v *View) DeniesEmpty() bool {
 	return slices.ContainsFunc(v.Masked, func(d Denied) bool { return d.Empty }) || slices.ContainsFunc(v.Absent, func(d Denied) bool { return d.Empty })
 }
 
-// Error is a fault in the policy's files that the user can mend.
+// Error is a policy that this machine cannot carry out.
 type Error struct {
 	Code    string // "grant_missing", "grant_holds_secret", "policy_invalid"
 	Message string // names the path and the place in the policy
 	Hint    string // what to do; may be empty
 }
 
+// Error is the message.
 func (e *Error) Error() string { return e.Message }
+
+// Codes of Error.
+const (
+	CodeMissing = "grant_missing"
+	CodeSecret  = "grant_holds_secret"
+	codeInvalid = "policy_invalid"
+)
+
+// Invalid is an Error with the code "policy_invalid".
+func Invalid(hint, format string, args ...any) *Error {
+	return &Error{Code: codeInvalid, Message: fmt.Sprintf(format, args...), Hint: hint}
+}

@@ -67,3 +67,25 @@ func matches(pattern, name string) bool {
 	}
 	return true
 }
+
+// Passes returns the pattern of env.allow that lets a variable pass, or else that of env.deny which keeps it from passing.
+func (e *Exec) Passes(name string) (pattern, denied string) {
+	pattern = matching(e.EnvAllow, name)
+	if pattern == "" {
+		return "", ""
+	}
+	if denied = matching(e.EnvDeny, name); denied != "" {
+		return "", denied
+	}
+	return pattern, ""
+}
+
+// matching returns the first pattern that a name matches, or "".
+func matching(patterns []string, name string) string {
+	for _, p := range patterns {
+		if matches(p, name) {
+			return p
+		}
+	}
+	return ""
+}

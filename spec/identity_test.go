@@ -105,7 +105,7 @@ func TestNotIdmapped(t *testing.T) {
 		}
 	}
 	_, err := resolve(t, machineRootPolicy, not("/home/ada/work/out"))
-	var e *Error
+	var e *rootfs.Error
 	if !errors.As(err, &e) || e.Code != "grant_not_idmapped" || !strings.Contains(e.Message, "/home/ada/work/out") || !strings.Contains(e.Hint, "best_effort") {
 		t.Errorf("%v", err)
 	}

@@ -7,10 +7,12 @@ import (
 	"strings"
 
 	"github.com/sandboxrun/sandboxrun/interp"
+	"github.com/sandboxrun/sandboxrun/rootfs"
+	"github.com/sandboxrun/sandboxrun/spec/policy"
 )
 
 // interpreters returns the policy with the grants that its interpreters and packages stand for.
-func interpreters(p *Policy, h *Host) (*Policy, *interp.Found, error) {
+func interpreters(p *policy.Policy, h *Host) (*policy.Policy, *interp.Found, error) {
 	items := func(key string, names []string) []interp.Item {
 		var list []interp.Item
 		for _, name := range names {
@@ -27,7 +29,7 @@ func interpreters(p *Policy, h *Host) (*Policy, *interp.Found, error) {
 		Files: p.Files, Env: h.Env, Tree: h.Tree,
 	})
 	if bad := (*interp.Error)(nil); errors.As(err, &bad) {
-		return nil, nil, &Error{Code: bad.Code, Message: bad.Message, Hint: bad.Hint}
+		return nil, nil, &rootfs.Error{Code: bad.Code, Message: bad.Message, Hint: bad.Hint}
 	}
 	if err != nil {
 		return nil, nil, fmt.Errorf("find interpreters: %w", err)

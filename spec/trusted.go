@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/sandboxrun/sandboxrun/rootfs"
+	"github.com/sandboxrun/sandboxrun/rootfs/hostfs"
 )
 
 // No grant may give a program a file that the launcher trusts: the state of sandboxes, the policy, the launcher itself, keys and
@@ -72,7 +73,7 @@ func guarded(p *rootfs.Policy, h *Host) ([]rootfs.Grant, error) {
 	}
 	var list []rootfs.Grant
 	for _, s := range writable(p) {
-		found, err := guardedIn(rootfs.RealPath(h.Tree, s), h.Ground)
+		found, err := guardedIn(hostfs.RealPath(h.Tree, s), h.Ground)
 		if err != nil {
 			return nil, groundError(s, err)
 		}
@@ -92,7 +93,7 @@ func writable(p *rootfs.Policy) []string {
 			sources = append(sources, b.Source)
 		}
 	}
-	if w := p.Workspace; w != nil && w.Source != sourceTmpfs {
+	if w := p.Workspace; w != nil && w.Source != rootfs.SourceTmpfs {
 		sources = append(sources, w.Source)
 	}
 	return sources
@@ -119,7 +120,7 @@ func guardedIn(source string, g Ground) ([]rootfs.Grant, error) {
 }
 
 func groundError(what string, err error) error {
-	return &Error{Code: codeTrusted, Message: fmt.Sprintf("find out where %q is: %v", what, err)}
+	return &rootfs.Error{Code: codeTrusted, Message: fmt.Sprintf("find out where %q is: %v", what, err)}
 }
 
 func places(list []Shown) []Place {
@@ -165,7 +166,7 @@ func inspect(v *rootfs.View, g Ground) (*inspection, error) {
 		}
 		list, err := g.Shown(m.Source)
 		if err != nil {
-			return nil, &Error{
+			return nil, &rootfs.Error{
 				Code: "grant_missing", Message: fmt.Sprintf("%s: look at %q: %v", m.From, m.Source, err),
 				Hint: "did it change while the sandbox was made?",
 			}
@@ -248,7 +249,7 @@ func (in *inspection) judge(m *rootfs.Mount, s Shown, t *Trusted) error {
 	case t.Readable && m.Writable && (cover == nil || cover.Kind == rootfs.MountBind && cover.Writable):
 		return trustedError(m, t, "lets the program write", "grant it with files.read, or keep it elsewhere")
 	case t.Output && (m.Writable || cover == m):
-		return &Error{
+		return &rootfs.Error{
 			Code: codeOutputGranted, Message: fmt.Sprintf("%s %q is in what the program sees as %q", t.What, t.Path, m.Target),
 			Hint: "choose a directory that the program cannot see: outside of all that the policy grants",
 		}
@@ -273,5 +274,5 @@ func trustedError(m *rootfs.Mount, t *Trusted, how, hint string) error {
 	if t.State && how == "holds" {
 		hint = "grant a directory of its own below it (mkdir work; cd work), or keep the state elsewhere: --root DIR"
 	}
-	return &Error{Code: codeTrusted, Message: fmt.Sprintf("%s %q %s %s %q", m.From, m.Source, how, t.What, t.Path), Hint: hint}
+	return &rootfs.Error{Code: codeTrusted, Message: fmt.Sprintf("%s %q %s %s %q", m.From, m.Source, how, t.What, t.Path), Hint: hint}
 }

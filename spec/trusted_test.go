@@ -93,7 +93,7 @@ func TestCheckTrusted(t *testing.T) {
 		if got := errorText(err); (tt.want == "") != (err == nil) || !strings.Contains(got, tt.want) {
 			t.Errorf("%s: got %q, want %q", name, got, tt.want)
 		}
-		if e, ok := errors.AsType[*Error](err); err != nil && (!ok || e.Code == "" || e.Hint == "") {
+		if e, ok := errors.AsType[*rootfs.Error](err); err != nil && (!ok || e.Code == "" || e.Hint == "") {
 			t.Errorf("%s: no code or hint: %v", name, err)
 		}
 	}

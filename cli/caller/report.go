@@ -10,7 +10,7 @@ import (
 	"github.com/sandboxrun/sandboxrun/container/result"
 	"github.com/sandboxrun/sandboxrun/fault"
 	"github.com/sandboxrun/sandboxrun/rootfs"
-	"github.com/sandboxrun/sandboxrun/spec"
+	"github.com/sandboxrun/sandboxrun/spec/policy"
 )
 
 // Exit statuses of the launcher. Every other status is the program's.
@@ -24,9 +24,8 @@ const (
 func Describe(err error) *result.Error {
 	var (
 		ce *fault.Error
-		se *spec.Error
 		re *rootfs.Error
-		pe *spec.PolicyError
+		pe *policy.Error
 	)
 	if hint := diagnose.Scarce(err); hint != "" {
 		if errors.As(err, &ce) && ce.Code == diagnose.CodeLimitReached {
@@ -37,8 +36,6 @@ func Describe(err error) *result.Error {
 	switch {
 	case errors.As(err, &ce):
 		return &result.Error{Code: ce.Code, Message: err.Error(), Hint: ce.Hint}
-	case errors.As(err, &se):
-		return &result.Error{Code: se.Code, Message: err.Error(), Hint: se.Hint}
 	case errors.As(err, &re):
 		return &result.Error{Code: re.Code, Message: err.Error(), Hint: re.Hint}
 	case errors.As(err, &pe):
@@ -47,7 +44,7 @@ func Describe(err error) *result.Error {
 	return &result.Error{Code: "failed", Message: err.Error()}
 }
 
-func describePolicy(pe *spec.PolicyError) *result.Error {
+func describePolicy(pe *policy.Error) *result.Error {
 	s := &result.Error{Code: "policy_invalid", Message: pe.Error()}
 	for _, problem := range pe.Problems {
 		if problem.Hint != "" {

@@ -24,7 +24,7 @@ import (
 	"github.com/sandboxrun/sandboxrun/container/result"
 	"github.com/sandboxrun/sandboxrun/fault"
 	"github.com/sandboxrun/sandboxrun/record"
-	"github.com/sandboxrun/sandboxrun/rootfs"
+	"github.com/sandboxrun/sandboxrun/rootfs/hostfs"
 )
 
 // Verify is the command verify.
@@ -98,7 +98,7 @@ func openRecord(path string) (*os.File, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open record: %w", err)
 	}
-	f, err := rootfs.OpenRegular(path)
+	f, err := hostfs.OpenRegular(path)
 	if err != nil {
 		return nil, fmt.Errorf("open record: %w", err)
 	}
@@ -146,7 +146,7 @@ func readPublicKey(name string) (ed25519.PublicKey, error) {
 
 // readSignature returns nil if there is no signature.
 func readSignature(path string) ([]byte, error) {
-	f, err := rootfs.OpenRegular(path)
+	f, err := hostfs.OpenRegular(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}

@@ -8,7 +8,7 @@ import (
 	"github.com/sandboxrun/sandboxrun/cli/caller"
 	"github.com/sandboxrun/sandboxrun/cli/flags"
 	"github.com/sandboxrun/sandboxrun/fault"
-	"github.com/sandboxrun/sandboxrun/spec"
+	"github.com/sandboxrun/sandboxrun/spec/policy"
 )
 
 // Command is the command policy.
@@ -41,7 +41,7 @@ func Command(p *caller.Caller) *cli.Command {
 					if err := flags.None(c); err != nil {
 						return err
 					}
-					_, err := p.Out.Write(spec.Schema())
+					_, err := p.Out.Write(policy.Schema())
 					return err
 				},
 			},
@@ -58,12 +58,12 @@ func presets(p *caller.Caller, c *cli.Context) error {
 		return fault.Usage(fmt.Sprintf("unexpected argument %q", c.Args().Get(1)), flags.Help(c))
 	}
 	if c.NArg() == 0 {
-		for _, name := range spec.Presets() {
+		for _, name := range policy.Presets() {
 			fmt.Fprintln(p.Out, name)
 		}
 		return nil
 	}
-	text, ok := spec.Preset(c.Args().First())
+	text, ok := policy.Preset(c.Args().First())
 	if !ok {
 		return fault.Usage(fmt.Sprintf("there is no preset %q", c.Args().First()), "sandboxrun policy presets")
 	}

@@ -10,11 +10,12 @@ import (
 	"github.com/sandboxrun/sandboxrun/container/recording"
 	"github.com/sandboxrun/sandboxrun/container/trust"
 	"github.com/sandboxrun/sandboxrun/spec"
+	"github.com/sandboxrun/sandboxrun/spec/policy"
 )
 
 // Decision is a plan with the policy and the host that it was made from.
 type Decision struct {
-	Policy *spec.Policy
+	Policy *policy.Policy
 	Host   *spec.Host
 	Plan   *spec.Plan
 }

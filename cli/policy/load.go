@@ -15,13 +15,13 @@ import (
 	"github.com/sandboxrun/sandboxrun/cli/caller"
 	"github.com/sandboxrun/sandboxrun/cli/flags"
 	"github.com/sandboxrun/sandboxrun/fault"
-	"github.com/sandboxrun/sandboxrun/spec"
+	"github.com/sandboxrun/sandboxrun/spec/policy"
 )
 
 // Load reads the policy of a source.
-func Load(p *caller.Caller, from Source) (*spec.Policy, error) {
+func Load(p *caller.Caller, from Source) (*policy.Policy, error) {
 	name := from.Name
-	in := spec.Input{Env: p.Env, Home: p.Env["HOME"], ReadFile: flags.ReadFile, Cwd: p.Cwd, Flags: from.Grants}
+	in := policy.Input{Env: p.Env, Home: p.Env["HOME"], ReadFile: flags.ReadFile, Cwd: p.Cwd, Flags: from.Grants}
 	if p.CwdErr != nil && len(in.Flags) > 0 {
 		return nil, fault.Usage(
 			"the current directory no longer exists, so --"+in.Flags[0].Name+" has nothing to be relative to",
@@ -39,9 +39,9 @@ func Load(p *caller.Caller, from Source) (*spec.Policy, error) {
 		if err := checkWorkspace(p); err != nil {
 			return nil, err
 		}
-		def := spec.DefaultPolicy(p.Cwd)
+		def := policy.Default(p.Cwd)
 		def.Env, def.Home, def.Cwd, def.Flags = in.Env, in.Home, in.Cwd, in.Flags
-		policy, err := spec.Load(def)
+		policy, err := policy.Load(def)
 		if err == nil {
 			policy.Files.Workspace.From = "the current directory: workspace" // no file has this key
 		}
@@ -51,15 +51,15 @@ func Load(p *caller.Caller, from Source) (*spec.Policy, error) {
 	}
 	if from.Inline != nil {
 		in.Name, in.Data = "the request", from.Inline
-		return spec.Load(in)
+		return policy.Load(in)
 	}
 	if err := readPolicy(&in, name, p.In); err != nil {
 		return nil, err
 	}
-	return spec.Load(in)
+	return policy.Load(in)
 }
 
-func readPolicy(in *spec.Input, name string, stdin io.Reader) error {
+func readPolicy(in *policy.Input, name string, stdin io.Reader) error {
 	if name == "-" {
 		data, err := io.ReadAll(stdin)
 		in.Name, in.Data = "standard input", data
@@ -70,7 +70,7 @@ func readPolicy(in *spec.Input, name string, stdin io.Reader) error {
 	}
 	// As for extends, the name of a preset is the preset and not a file, because a program that may write in the current
 	// directory could make a file of that name.
-	if preset, ok := spec.Preset(name); ok {
+	if preset, ok := policy.Preset(name); ok {
 		in.Name, in.Data, in.Dir = "preset "+name, preset, "/"
 		return nil
 	}

@@ -1,13 +1,14 @@
 package policy
 
 import (
+	"path/filepath"
 	"slices"
 
 	"github.com/urfave/cli/v2"
 
 	"github.com/sandboxrun/sandboxrun/cli/flags"
 	"github.com/sandboxrun/sandboxrun/container/trust"
-	"github.com/sandboxrun/sandboxrun/spec"
+	"github.com/sandboxrun/sandboxrun/spec/policy"
 )
 
 // Source says which policy is meant, and what it is for.
@@ -21,7 +22,7 @@ type Source struct {
 }
 
 // Grants are what the flags of a command line add to a policy, in their order.
-type Grants []spec.Flag
+type Grants []policy.Flag
 
 // Flags are the flags that add to a policy.
 func (g *Grants) Flags() []cli.Flag {
@@ -34,10 +35,24 @@ func (g *Grants) Flags() []cli.Flag {
 		"cwd":        "start in `DIR` inside (default: the policy's workdir)",
 	}
 	var flags []cli.Flag
-	for _, name := range spec.FlagNames() {
+	for _, name := range policy.FlagNames() {
 		flags = append(flags, &cli.GenericFlag{Name: name, Value: &grantFlag{name, g}, Usage: usage[name]})
 	}
 	return flags
+}
+
+// TakeHostCwd takes an absolute --cwd out: with --translate it is a directory of the host, which has its name inside only when the view
+// is known.
+func (g *Grants) TakeHostCwd() string {
+	dir := ""
+	*g = slices.DeleteFunc(*g, func(f policy.Flag) bool {
+		host := f.Name == "cwd" && filepath.IsAbs(f.Value)
+		if host {
+			dir = f.Value
+		}
+		return host
+	})
+	return dir
 }
 
 // grantFlag adds to the policy each time that it occurs.
@@ -49,14 +64,14 @@ type grantFlag struct {
 // Set adds a value to the list.
 func (f *grantFlag) Set(value string) error {
 	if value != flags.Again {
-		*f.list = append(*f.list, spec.Flag{Name: f.name, Value: value})
+		*f.list = append(*f.list, policy.Flag{Name: f.name, Value: value})
 	}
 	return nil
 }
 
 // String is for the library, which copies values through it.
 func (f *grantFlag) String() string {
-	if f.list == nil || !slices.ContainsFunc(*f.list, func(g spec.Flag) bool { return g.Name == f.name }) {
+	if f.list == nil || !slices.ContainsFunc(*f.list, func(g policy.Flag) bool { return g.Name == f.name }) {
 		return ""
 	}
 	return flags.Again

@@ -14,7 +14,7 @@ import (
 	"github.com/sandboxrun/sandboxrun/container/result"
 	"github.com/sandboxrun/sandboxrun/container/stream"
 	"github.com/sandboxrun/sandboxrun/fault"
-	"github.com/sandboxrun/sandboxrun/spec"
+	"github.com/sandboxrun/sandboxrun/spec/policy"
 )
 
 // Exec is the command exec.
@@ -103,11 +103,11 @@ func (p *Commands) request(c *cli.Context, command []string) (container.Request,
 		return req, err
 	}
 	if text := c.String("memory"); text != "" {
-		n, err := spec.ParseSize(text)
+		n, err := policy.ParseSize(text)
 		if err != nil {
 			return req, fault.Usage(fmt.Sprintf("--memory %q is no size", text), "bytes, or a whole number with K, M, G or T")
 		}
-		if err := spec.CheckMemory(n); err != nil {
+		if err := policy.CheckMemory(n); err != nil {
 			return req, fault.Usage(fmt.Sprintf("--memory %q: %v", text, err), caller.Describe(err).Hint)
 		}
 		req.Memory = n

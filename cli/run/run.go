@@ -7,7 +7,6 @@ package run
 import (
 	"crypto/rand"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 
@@ -18,7 +17,6 @@ import (
 	"github.com/sandboxrun/sandboxrun/cli/policy"
 	"github.com/sandboxrun/sandboxrun/container"
 	"github.com/sandboxrun/sandboxrun/container/owner"
-	"github.com/sandboxrun/sandboxrun/spec"
 )
 
 // Commands are the commands of this package, for one caller, and what one run of them has read from the command line.
@@ -88,7 +86,7 @@ func (p *Commands) run(c *cli.Context) error {
 		}
 	}
 	if req.Translate {
-		req.Dir = p.takeHostCwd()
+		req.Dir = p.grants.TakeHostCwd()
 	}
 	o := container.Options{Owner: &owner.Owner{PID: os.Getpid()}, Once: true}
 	if o.Record, err = p.HostDir(c, "record"); err != nil {
@@ -129,18 +127,4 @@ func (p *Commands) stay(d *policy.Decision, sb *container.Sandbox, req *containe
 	case sb.ShowsDir(p.Cwd):
 		req.Dir = p.Cwd
 	}
-}
-
-// takeHostCwd takes an absolute --cwd away from the policy's additions: with --translate it is a directory of the host, which has its
-// name inside only when the view is known.
-func (p *Commands) takeHostCwd() string {
-	dir := ""
-	p.grants = slices.DeleteFunc(p.grants, func(f spec.Flag) bool {
-		host := f.Name == "cwd" && filepath.IsAbs(f.Value)
-		if host {
-			dir = f.Value
-		}
-		return host
-	})
-	return dir
 }

@@ -18,7 +18,7 @@ import (
 	"github.com/sandboxrun/sandboxrun/container/result"
 	"github.com/sandboxrun/sandboxrun/container/stream"
 	"github.com/sandboxrun/sandboxrun/rpc"
-	"github.com/sandboxrun/sandboxrun/spec"
+	"github.com/sandboxrun/sandboxrun/spec/policy"
 )
 
 // execParams are what exec says on the command line.
@@ -177,7 +177,7 @@ func (n *session) execRequest(b *served, x *servedExec, r *rpc.Request) (contain
 		return req, badParams("exec: pids is less than 1")
 	}
 	if q.Memory > 0 {
-		if err := spec.CheckMemory(int64(q.Memory)); err != nil {
+		if err := policy.CheckMemory(int64(q.Memory)); err != nil {
 			return req, badParams("exec: memory: %v", err)
 		}
 	}

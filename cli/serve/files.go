@@ -14,7 +14,7 @@ import (
 	"github.com/sandboxrun/sandboxrun/container/result"
 	"github.com/sandboxrun/sandboxrun/fault"
 	"github.com/sandboxrun/sandboxrun/rpc"
-	"github.com/sandboxrun/sandboxrun/spec"
+	"github.com/sandboxrun/sandboxrun/spec/policy"
 	"github.com/sandboxrun/sandboxrun/transfer"
 )
 
@@ -29,7 +29,7 @@ func (s *byteSize) UnmarshalJSON(data []byte) error {
 			return err
 		}
 	}
-	n, err := spec.ParseSize(text)
+	n, err := policy.ParseSize(text)
 	*s = byteSize(n)
 	return err
 }

@@ -27,7 +27,7 @@ import (
 	"github.com/sandboxrun/sandboxrun/container"
 	"github.com/sandboxrun/sandboxrun/fault"
 	"github.com/sandboxrun/sandboxrun/rpc"
-	"github.com/sandboxrun/sandboxrun/spec"
+	"github.com/sandboxrun/sandboxrun/spec/policy"
 )
 
 // maxClients is how many connections a server has at the same time; others wait.
@@ -192,7 +192,7 @@ func (w *wait) UnmarshalJSON(data []byte) error {
 	if err := json.Unmarshal(data, &text); err != nil {
 		return err
 	}
-	d, err := spec.ParseDuration(text)
+	d, err := policy.ParseDuration(text)
 	if err == nil && d <= 0 {
 		err = fmt.Errorf("%q is no duration above 0", text)
 	}

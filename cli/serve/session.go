@@ -26,6 +26,7 @@ import (
 	"github.com/sandboxrun/sandboxrun/rootfs"
 	"github.com/sandboxrun/sandboxrun/rpc"
 	"github.com/sandboxrun/sandboxrun/spec"
+	specpolicy "github.com/sandboxrun/sandboxrun/spec/policy"
 )
 
 // session is what one client has.
@@ -130,11 +131,11 @@ func (q *policyParams) source() (policy.Source, error) {
 		list []string
 	}{{"read", q.Read}, {"write", q.Write}, {"bind", q.Bind}, {"deny", q.Deny}, {"allow-host", q.AllowHost}} {
 		for _, v := range g.list {
-			from.Grants = append(from.Grants, spec.Flag{Name: g.name, Value: v})
+			from.Grants = append(from.Grants, specpolicy.Flag{Name: g.name, Value: v})
 		}
 	}
 	if q.Cwd != "" {
-		from.Grants = append(from.Grants, spec.Flag{Name: "cwd", Value: q.Cwd})
+		from.Grants = append(from.Grants, specpolicy.Flag{Name: "cwd", Value: q.Cwd})
 	}
 	switch {
 	case q.PolicyText != "" && len(q.Policy) > 0:

@@ -16,6 +16,7 @@ import (
 	"github.com/sandboxrun/sandboxrun/container/procfs"
 	"github.com/sandboxrun/sandboxrun/forkexec"
 	"github.com/sandboxrun/sandboxrun/rootfs"
+	"github.com/sandboxrun/sandboxrun/rootfs/hostfs"
 	"github.com/sandboxrun/sandboxrun/spec"
 )
 
@@ -184,7 +185,7 @@ func remoteMounts() []string {
 	mounts, _ := procfs.OwnMounts() // without them the whole look still has an end
 	var list []string
 	for _, m := range mounts {
-		if rootfs.MayBeSilent(m.Kind) {
+		if hostfs.MayBeSilent(m.Kind) {
 			list = append(list, m.Target)
 		}
 	}

@@ -10,7 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/sandboxrun/sandboxrun/rootfs"
+	"github.com/sandboxrun/sandboxrun/rootfs/hostfs"
 	"github.com/sandboxrun/sandboxrun/spec"
 )
 
@@ -197,7 +197,7 @@ func cgroupMounts(mountinfo string) []mountedAt {
 		if !ok || len(left) < 5 || len(right) < 3 {
 			continue
 		}
-		m := mountedAt{root: rootfs.Unescape(left[3]), point: rootfs.Unescape(left[4])}
+		m := mountedAt{root: hostfs.Unescape(left[3]), point: hostfs.Unescape(left[4])}
 		switch right[0] {
 		case "cgroup2":
 			m.v2 = true

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/sandboxrun/sandboxrun/rootfs"
+	"github.com/sandboxrun/sandboxrun/rootfs/hostfs"
 )
 
 // patience is how long a look waits for a walk. Free space has to be looked at meanwhile.
@@ -267,7 +268,7 @@ func Below(view *rootfs.View) []string {
 		if len(fields) < 5 || strings.HasPrefix(kind, "fuse") || slices.Contains(noDisks(), kind) {
 			continue
 		}
-		at := rootfs.Unescape(fields[4])
+		at := hostfs.Unescape(fields[4])
 		if m := holder(view, at); m != nil && m.Writable && m.Source != at {
 			list = append(list, at)
 		}

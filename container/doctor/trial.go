@@ -20,6 +20,7 @@ import (
 	"github.com/sandboxrun/sandboxrun/forkexec"
 	"github.com/sandboxrun/sandboxrun/rootfs"
 	"github.com/sandboxrun/sandboxrun/spec"
+	"github.com/sandboxrun/sandboxrun/spec/policy"
 )
 
 // trial is a sandbox of the default policy, and what was seen in it.
@@ -101,19 +102,19 @@ func (t *trial) inStore(ctx context.Context, dir string) (err error) {
 
 // defaultPlan is what the preset default becomes here.
 func defaultPlan() (*spec.Plan, error) {
-	text, ok := spec.Preset("default")
+	text, ok := policy.Preset("default")
 	if !ok {
 		return nil, errors.New("there is no preset default")
 	}
-	policy, err := spec.Load(spec.Input{Name: "preset default", Data: text, Dir: "/"})
+	p, err := policy.Load(policy.Input{Name: "preset default", Data: text, Dir: "/"})
 	if err != nil {
 		return nil, err
 	}
-	host, err := container.Probe(policy.Limits)
+	host, err := container.Probe(p.Limits)
 	if err != nil {
 		return nil, err
 	}
-	return spec.Resolve(policy, host)
+	return spec.Resolve(p, host)
 }
 
 // runOne has a program say which of its walls it finds around itself.
@@ -244,13 +245,10 @@ func versionIn(ctx context.Context, sb *container.Sandbox, program string, args 
 // errorHint is what an error says can be done.
 func errorHint(err error) string {
 	var ce *fault.Error
-	var se *spec.Error
 	var re *rootfs.Error
 	switch {
 	case errors.As(err, &ce):
 		return ce.Hint
-	case errors.As(err, &se):
-		return se.Hint
 	case errors.As(err, &re):
 		return re.Hint
 	}

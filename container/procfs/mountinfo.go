@@ -11,7 +11,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/sandboxrun/sandboxrun/rootfs"
+	"github.com/sandboxrun/sandboxrun/rootfs/hostfs"
 	"github.com/sandboxrun/sandboxrun/spec"
 )
 
@@ -46,7 +46,7 @@ func ReadMounts(r io.Reader) ([]Mount, error) {
 		if i := slices.Index(f, "-"); i > 0 && i+1 < len(f) { // the fields before it vary in number
 			kind = f[i+1]
 		}
-		list = append(list, Mount{id, parent, spec.Place{Dev: f[2], Path: rootfs.Unescape(f[3])}, rootfs.Unescape(f[4]), f[5] == "rw" || strings.HasPrefix(f[5], "rw,"), kind})
+		list = append(list, Mount{id, parent, spec.Place{Dev: f[2], Path: hostfs.Unescape(f[3])}, hostfs.Unescape(f[4]), f[5] == "rw" || strings.HasPrefix(f[5], "rw,"), kind})
 	}
 	return list, lines.Err()
 }

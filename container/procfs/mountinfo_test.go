@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/sandboxrun/sandboxrun/rootfs"
+	"github.com/sandboxrun/sandboxrun/rootfs/hostfs"
 	"github.com/sandboxrun/sandboxrun/spec"
 )
 
@@ -22,7 +22,7 @@ nonsense
 		t.Errorf("got %+v, %v", got, err)
 	}
 	for s, want := range map[string]string{`a`: "a", `\040`: " ", `\04`: `\04`, `\999x`: `\999x`, `\134040`: `\040`} {
-		if got := rootfs.Unescape(s); got != want {
+		if got := hostfs.Unescape(s); got != want {
 			t.Errorf("%s: got %q, want %q", s, got, want)
 		}
 	}

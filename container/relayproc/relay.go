@@ -25,6 +25,7 @@ import (
 	"github.com/sandboxrun/sandboxrun/forkexec"
 	"github.com/sandboxrun/sandboxrun/relay"
 	"github.com/sandboxrun/sandboxrun/spec"
+	"github.com/sandboxrun/sandboxrun/spec/policy"
 )
 
 // Command is the word by which the binary is told to be a relay. A sandbox's id follows, for whoever lists
@@ -144,7 +145,7 @@ func relayListeners(doors []spec.Door) (own []spec.Door, listeners []relay.Liste
 
 // relayShare is how much of a processor the relay may take where the policy limits what its program takes: as much as that
 // may. A limit without a time says that it is little.
-func relayShare(l *spec.Limits) float64 {
+func relayShare(l *policy.Limits) float64 {
 	const little = 0.2
 	switch {
 	case l.CPUs > 0:

@@ -13,6 +13,7 @@ import (
 	"github.com/sandboxrun/sandboxrun/fault"
 	"github.com/sandboxrun/sandboxrun/forkexec"
 	"github.com/sandboxrun/sandboxrun/spec"
+	"github.com/sandboxrun/sandboxrun/spec/policy"
 	"github.com/sandboxrun/sandboxrun/transfer"
 )
 
@@ -145,7 +146,7 @@ func endings() []ending {
 }
 
 // Judge fills in how it ended. full is whether its writable grants hold more than allowed.
-func (r *Result) Judge(st forkexec.Status, l spec.Limits, full bool) {
+func (r *Result) Judge(st forkexec.Status, l policy.Limits, full bool) {
 	r.Usage.CPUMS = Milliseconds(st.CPU)
 	r.Usage.WrittenBytes, r.Usage.Processes = st.Written, st.Tasks
 	r.Usage.MaxRSSBytes = max(st.MaxRSS, st.MemoryPeak)
@@ -179,7 +180,7 @@ func reached(st forkexec.Status, pids int64) bool {
 }
 
 // ended says by which limit the exec was ended, if it was.
-func ended(st forkexec.Status, l spec.Limits) *ending {
+func ended(st forkexec.Status, l policy.Limits) *ending {
 	why := st.Why
 	killed := st.Lost || st.Wait.Signal() == unix.SIGKILL // else it ended by itself just before
 	if !killed {
@@ -201,7 +202,7 @@ func ended(st forkexec.Status, l spec.Limits) *ending {
 
 // fileExceeded says whether the program wanted a file to be larger than allowed, and ended by it: itself, or a command of
 // the shell that it is, which shells tell by 128 + n.
-func fileExceeded(st forkexec.Status, l spec.Limits) bool {
+func fileExceeded(st forkexec.Status, l policy.Limits) bool {
 	return l.File > 0 && (st.Wait.Signal() == unix.SIGXFSZ || st.Wait.ExitStatus() == exitSignal+int(unix.SIGXFSZ))
 }
 

@@ -16,6 +16,7 @@ import (
 	"github.com/sandboxrun/sandboxrun/container/result"
 	"github.com/sandboxrun/sandboxrun/forkexec"
 	"github.com/sandboxrun/sandboxrun/spec"
+	"github.com/sandboxrun/sandboxrun/spec/policy"
 )
 
 // Stats is what a sandbox's programs use at one moment. Our own process 1 and the reapers do not count. Nil is a figure that is not
@@ -53,7 +54,7 @@ type Sandbox struct {
 	ID       string
 	PID      int              // of process 1
 	Init     *os.File         // its pidfd
-	Limits   spec.Limits      // of each exec
+	Limits   policy.Limits    // of each exec
 	Reported []spec.Limit     // the limits as results tell them
 	Groups   []forkexec.Group // that count
 	Tmpfs    []string         // its file systems in memory

@@ -3,6 +3,7 @@ package container
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"path"
 	"slices"
 
@@ -18,7 +19,9 @@ import (
 // carriedBy is what an exec that runs carries.
 type carriedBy struct {
 	collect []Collect
-	view    *forkexec.View
+	most    int64 // bytes of what is collected into the result
+	files   *Files // of its view, while it runs and after that
+	failed  error  // to open them
 }
 
 // carry covers what is denied and puts what the exec brings into its command. What is fresh hides covers below it, so it comes last.
@@ -51,7 +54,7 @@ func (r *Running) carry(req Request, cmd *forkexec.Command, in lookup.Root) (err
 			return transferError("collect", err)
 		}
 	}
-	r.carried.collect = req.Collect
+	r.carried.collect, r.carried.most = req.Collect, cmp.Or(req.CollectMax, math.MaxInt64)
 	cmd.KeepView = len(req.Collect) > 0
 	return nil
 }
@@ -70,22 +73,23 @@ func (r *Running) handOver(res *result.Result) {
 		res.Answer = &result.Answer{Bytes: total, Truncated: total > int64(len(data))}
 		res.Answer.Text, res.Answer.Base64 = result.AsText(data)
 	}
-	if r.carried.view == nil {
-		return
-	}
-	files, err := r.sb.files(r.carried.view, r.cwd)
-	r.carried.view = nil
+	files, err := r.carried.files, r.carried.failed
+	r.carried.files = nil
 	if err != nil {
 		res.Collected = append(res.Collected, result.Collected{Path: ".", Error: result.ErrorOf(err)})
+	}
+	if files == nil {
 		return
 	}
 	defer files.Close()
+	left := r.carried.most
 	for _, c := range r.carried.collect {
-		collect(res, files, r.sb, c)
+		collect(res, files, r.sb, c, &left)
 	}
 }
 
-func collect(r *result.Result, files *Files, sb *Sandbox, c Collect) {
+// collect takes what it puts into the result off what all may be together.
+func collect(r *result.Result, files *Files, sb *Sandbox, c Collect, all *int64) {
 	if c.To != "" {
 		collectTo(r, files, sb, c)
 		return
@@ -98,7 +102,7 @@ func collect(r *result.Result, files *Files, sb *Sandbox, c Collect) {
 	left := cmp.Or(c.Max, transfer.DefaultMax)
 	for _, name := range names {
 		var m transfer.Memory
-		dropped, err := files.Get(name, max(left, 1), &m)
+		dropped, err := files.Get(name, max(min(left, *all), 1), &m)
 		if err != nil {
 			r.Collected = append(r.Collected, result.Collected{Path: name, Error: result.ErrorOf(err)})
 			continue
@@ -106,6 +110,7 @@ func collect(r *result.Result, files *Files, sb *Sandbox, c Collect) {
 		r.Dropped = append(r.Dropped, dropped...)
 		for _, f := range m.Files {
 			left -= int64(len(f.Data))
+			*all -= int64(len(f.Data))
 			r.Collected = appendFile(r.Collected, path.Join(name, f.Path), f)
 		}
 	}

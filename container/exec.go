@@ -164,8 +164,11 @@ func (r *Running) launch(req Request, cmd *forkexec.Command) error {
 		r.refusals.Close()
 		return r.notStarted(err, sb.explain(err, req))
 	}
-	r.Name, r.carried.view = r.process.Name, r.process.View
+	r.Name = r.process.Name
 	r.streams.Start(r.process)
+	if r.process.View != nil { // while the program runs, since nobody waits for it now
+		r.carried.files, r.carried.failed = sb.files(r.process.View, r.cwd)
+	}
 	r.refusals.Start()
 	if sb.state.Relay != nil && !relayproc.Alive(sb.store.root, sb.state.ID) {
 		r.warnings = append(r.warnings, relayEnded)
@@ -224,8 +227,8 @@ func (r *Running) Signal(sig unix.Signal) error {
 	return r.process.Signal(sig)
 }
 
-// Kill ends the program and all that it has started. Wait still tells what there is to tell.
-func (r *Running) Kill() error { return r.process.Kill() }
+// Cancel ends the program and all that it has started. Wait still tells what there is to tell, with the outcome "cancelled".
+func (r *Running) Cancel() error { return r.process.Cancel() }
 
 // Wait waits until the program has ended, everything that it started is gone and its output is complete.
 func (r *Running) Wait() (*result.Result, error) {
@@ -238,7 +241,7 @@ func (r *Running) Wait() (*result.Result, error) {
 	r.refusals.Finish()
 	r.warnings = append(r.warnings, r.streams.Finish()...)
 	if err != nil {
-		r.carried.view.Close()
+		r.carried.files.Close()
 		return nil, err
 	}
 	full := false

@@ -172,11 +172,8 @@ type effective struct {
 func (sb *Sandbox) effective(req Request) effective {
 	e := &sb.state.Launch
 	l := effective{Limits: e.Limits, cpuFollows: e.CPUFollowsWall}
-	if req.Timeout > 0 {
-		l.Wall = req.Timeout
-		if e.CPUFollowsWall {
-			l.CPU = spec.CPUTime(req.Timeout)
-		}
+	if lower(int64(l.Wall), int64(req.Timeout)) != int64(l.Wall) {
+		l.within(req.Timeout)
 	}
 	l.Memory, l.Pids = lower(l.Memory, req.Memory), lower(l.Pids, req.Pids)
 	l.watchMemory = l.Memory > 0 && !e.Held.has(forkexec.GroupMemory)
@@ -186,6 +183,14 @@ func (sb *Sandbox) effective(req Request) effective {
 		l.watchPids = !l.nproc
 	}
 	return l
+}
+
+// within gives it another time on the clock.
+func (l *effective) within(wall time.Duration) {
+	l.Wall = wall
+	if l.cpuFollows {
+		l.CPU = spec.CPUTime(wall)
+	}
 }
 
 // watchDisk begins to look at what the sandbox may write, and at what its programs hold of that.

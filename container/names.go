@@ -30,8 +30,11 @@ func ResolveSoFar(name string) string {
 
 // translate gives the command, the working directory and the caller's variables their names inside.
 func (sb *Sandbox) translate(req Request) Request {
-	names := sb.Names()
-	inside := func(text string) string { return names.Translate(text, ResolveSoFar) }
+	names, follow := sb.Names(), req.Follow
+	if follow == nil {
+		follow = ResolveSoFar
+	}
+	inside := func(text string) string { return names.Translate(text, follow) }
 	args := make([]string, len(req.Args))
 	for i, arg := range req.Args {
 		args[i] = inside(arg)

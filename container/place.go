@@ -69,12 +69,12 @@ func (s *Store) KeyIsKept(id, path string) error {
 		return err
 	}
 	defer f.Close()
-	place, err := procfs.PlaceOf(f, sees.Own)
+	place, err := procfs.LocationOf(f, sees.Own)
 	if err != nil {
 		return err
 	}
 	for _, m := range sees.There {
-		if place.Within(m.Place) {
+		if place.Within(m.Location) {
 			return fail("key_granted", "sign with a key that the policy does not show",
 				"signing key %q is in what the programs of sandbox %q see as %q", path, id, m.Target)
 		}

@@ -30,15 +30,17 @@ type Request struct {
 	Dir    string            `json:"-"` // inside; empty: the policy's
 	Caller map[string]string `json:"-"` // the caller's environment, from which the policy takes what it allows
 	Env    map[string]string `json:"-"` // variables of this exec alone
-	// Translate replaces paths of the host in Args, Dir, Env and the variables of Caller by their names inside.
+	// Translate replaces paths of the host in Args, Dir, Env and the variables of Caller by their names inside. Follow follows symlinks in
+	// them; nil: ResolveSoFar.
 	Translate bool
-	Timeout   time.Duration // 0: the policy's
-	Memory    int64         // bytes; 0, or more than the sandbox may use: as the sandbox
-	Pids      int64         // the same for processes and threads
-	Stdin     io.Reader     `json:"-"` // nil: empty
-	Stdout    io.Writer     `json:"-"` // nil: kept for the Result
-	Stderr    io.Writer     `json:"-"`
-	Tty       *stream.Size  `json:"-"` // not nil: the program gets a terminal of its own, of that size, and Stderr stays empty
+	Follow    func(string) string `json:"-"`
+	Timeout   time.Duration       // 0, or more than the sandbox may take: as the sandbox
+	Memory    int64               // bytes; 0, or more than the sandbox may use: as the sandbox
+	Pids      int64               // the same for processes and threads
+	Stdin     io.Reader           `json:"-"` // nil: empty
+	Stdout    io.Writer           `json:"-"` // nil: kept for the Result
+	Stderr    io.Writer           `json:"-"`
+	Tty       *stream.Size        `json:"-"` // not nil: the program gets a terminal of its own, of that size, and Stderr stays empty
 	// TtySettings are what its terminal begins with; nil: the kernel's.
 	TtySettings *unix.Termios `json:"-"`
 	// OneOutput says that Stdout and Stderr are one file. Then one pipe leads there, unless OutputDir keeps the two apart.
@@ -56,7 +58,7 @@ type Request struct {
 	redactor *record.Redactor
 }
 
-// Cancel ends a start that blocks, by a signal: then the Result says that this has ended the program.
+// Cancel ends a start that blocks, by a signal: then the Result says that this has ended the program. By SIGKILL it is as Running.Cancel.
 type Cancel = forkexec.Cancel
 
 // Carried is what an exec brings with it and takes away.
@@ -64,6 +66,8 @@ type Carried struct {
 	Put     []Put
 	Fresh   []string  // directories that are empty for this exec and gone after it: inside, absolute, or relative to Dir, or below "~"
 	Collect []Collect // what is read when all of the exec has ended
+	// CollectMax is how many bytes of all that is collected together the result holds; 0: no bound but those of each.
+	CollectMax int64
 	// Answer gives the program descriptor 3, and $SANDBOXRUN_RESULT with that number: what it writes there is Result.Answer.
 	Answer bool
 	// KillOnOutput ends the exec when one of its streams is larger than limits.output.

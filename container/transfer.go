@@ -3,6 +3,7 @@ package container
 import (
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"path"
 	"path/filepath"
@@ -132,8 +133,11 @@ func (sb *Sandbox) hostIDs() (uid, gid int) {
 	return uid, gid
 }
 
-// Close lets go of the view.
+// Close lets go of the view, if there is one.
 func (f *Files) Close() {
+	if f == nil {
+		return
+	}
 	unix.Close(f.Dir)
 	f.view.Close()
 }
@@ -156,9 +160,9 @@ func (sb *Sandbox) Collect(dir string, list []Collect) ([]result.Collected, []tr
 		return nil, nil, err
 	}
 	defer files.Close()
-	res := &result.Result{Collected: []result.Collected{}}
+	res, left := &result.Result{Collected: []result.Collected{}}, int64(math.MaxInt64)
 	for _, c := range list {
-		collect(res, files, sb, c)
+		collect(res, files, sb, c, &left)
 	}
 	if len(list) == 1 && len(res.Collected) == 1 && res.Collected[0].Error != nil {
 		e := res.Collected[0].Error

@@ -110,6 +110,18 @@ static int show_cgroup(const struct fx_op *o)
 	return 0;
 }
 
+// mount_op waits for writers when it makes a mount read-only: an exec that another thread of the launcher starts at this time has a copy
+// of the file table, with a file in it that we have just written, until it executes its program.
+static int mount_op(const struct fx_op *o)
+{
+	const struct timespec pause = {0, 1000000};
+	int r;
+	for (int try = 0; (r = mount(o->source, o->target, o->fstype, o->flags, o->data)) < 0 && errno == EBUSY && try < 2000; try++)
+		if (!(o->flags & MS_REMOUNT) || syscall(SYS_nanosleep, &pause, NULL) < 0)
+			return errno = EBUSY, -1;
+	return r;
+}
+
 static int run_op(const struct fx_op *o)
 {
 	struct fx_mount_attr attr = {.attr_set = o->flags, .propagation = MS_PRIVATE};
@@ -122,7 +134,7 @@ static int run_op(const struct fx_op *o)
 	case FX_OP_FILE:
 		return make_file(o);
 	case FX_OP_MOUNT:
-		return mount(o->source, o->target, o->fstype, o->flags, o->data);
+		return mount_op(o);
 	case FX_OP_BIND:
 		return bind_path(o);
 	case FX_OP_ATTR:

@@ -194,6 +194,7 @@ struct fx_status { // what the reaper reports, in host byte order
 
 int fx_put_all(const struct fx_exec *x, size_t *failed);
 int fx_mount_fresh(const struct fx_mount *m);
+int fx_keep_namespace(struct fx_exec *x);
 int fx_keep_view(struct fx_exec *x);
 
 #define FX_RESULT 3   // what the program writes its own answer to

@@ -69,8 +69,10 @@ void fx_each(struct fx_look *k, int dir, const char *path, void (*call)(struct f
 	char buf[8192] __attribute__((aligned(8)));
 	int fd = openat(dir, path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	for (long n; fd >= 0 && !fx_look_late(k) && (n = syscall(SYS_getdents64, fd, buf, sizeof buf)) > 0;)
-		for (long at = 0; at < n && !fx_look_late(k);) {
+		for (long at = 0; at < n;) {
 			struct dirent64_ *d = (struct dirent64_ *)(buf + at);
+			if (numeric(d->name) && fx_look_late(k)) // to ask costs a system call
+				break;
 			if (numeric(d->name))
 				call(k, d->name);
 			at += d->len;

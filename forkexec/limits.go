@@ -73,6 +73,7 @@ const (
 	ByPids     Why = C.FX_TASKS
 	ByCheck    Why = 100 // Limits.Check
 	ByRequest  Why = 101 // Kill
+	ByCancel   Why = 102 // Cancel
 	neverAgain     = time.Duration(-1)
 
 	grace = C.FX_GRACE * time.Microsecond

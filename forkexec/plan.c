@@ -170,11 +170,12 @@ static int read_answer(struct fx_launch *la, struct reader *r)
 	return r->bad ? -1 : 0;
 }
 
-// take_time gives an exec another time on the clock, and the processor time that comes with that: container.effective.
-static void take_time(struct fx_exec *x, const struct fx_launch *la, int64_t us, struct fx_rlimit *limits)
+// take_time gives an exec less time on the clock, and the processor time that comes with that: container.effective.
+static void take_time(struct fx_exec *x, struct fx_launch *la, int64_t us, struct fx_rlimit *limits)
 {
 	struct fx_limits *l = x->limits;
-	if (us == 0)
+	la->timed = us > 0 && (l->wall_us == 0 || us < l->wall_us);
+	if (!la->timed)
 		return;
 	l->wall_us = us;
 	if (la->cpu_per_wall == 0)

@@ -11,7 +11,7 @@
 //	elf       what ELF files need to be loaded
 //	explain   why a path is, or is not, in a View
 //
-// It imports of ours hostfs and pathname.
+// It imports of ours hostfs, pathname and fault.
 package rootfs
 
 import (

@@ -1,9 +1,10 @@
 package rootfs
 
 import (
-	"fmt"
 	"io/fs"
 	"slices"
+
+	"github.com/sandboxrun/sandboxrun/fault"
 )
 
 // EntryKind says what an Entry is.
@@ -92,24 +93,14 @@ func (v *View) DeniesEmpty() bool {
 	return slices.ContainsFunc(v.Masked, func(d Denied) bool { return d.Empty }) || slices.ContainsFunc(v.Absent, func(d Denied) bool { return d.Empty })
 }
 
-// Error is a policy that this machine cannot carry out.
-type Error struct {
-	Code    string // "grant_missing", "grant_holds_secret", "policy_invalid"
-	Message string // names the path and the place in the policy
-	Hint    string // what to do; may be empty
-}
-
-// Error is the message.
-func (e *Error) Error() string { return e.Message }
-
-// Codes of Error.
+// Codes of errors.
 const (
 	CodeMissing = "grant_missing"
 	CodeSecret  = "grant_holds_secret"
 	codeInvalid = "policy_invalid"
 )
 
-// Invalid is an Error with the code "policy_invalid".
-func Invalid(hint, format string, args ...any) *Error {
-	return &Error{Code: codeInvalid, Message: fmt.Sprintf(format, args...), Hint: hint}
+// Invalid is an error with the code "policy_invalid".
+func Invalid(hint, format string, args ...any) *fault.Error {
+	return fault.New(codeInvalid, hint, format, args...)
 }

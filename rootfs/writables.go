@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/sandboxrun/sandboxrun/fault"
 	"github.com/sandboxrun/sandboxrun/rootfs/hostfs"
 	"github.com/sandboxrun/sandboxrun/rootfs/pathname"
 )
@@ -29,7 +30,7 @@ func NewWritables(tree hostfs.Tree, p *hostfs.Locations, sources []string) *Writ
 		}
 		for target, m := range p.Visible { // a bind takes along what is mounted below its source
 			if pathname.Below(target, s) {
-				h.parts[hostfs.Location{Dev: m.Dev, Path: m.Root}] = true
+				h.parts[m.Location] = true
 			}
 		}
 	}
@@ -68,7 +69,7 @@ func (h *Writables) First(links []pathname.Link) (pathname.Link, bool) {
 }
 
 // Redirected is the error for a path that goes through a link which a program may have made. From is where the policy names it.
-func Redirected(from, path string, l pathname.Link, real string) *Error {
+func Redirected(from, path string, l pathname.Link, real string) *fault.Error {
 	return Invalid(
 		fmt.Sprintf("a program may have made the link; if it leads where you want, name that path instead: %q", real),
 		"%s %q goes through the symbolic link %q (to %q), and the policy lets programs write there", from, path, l.At, l.Text)
@@ -85,7 +86,7 @@ func (v *View) writables(tree hostfs.Tree) (*Writables, []string) {
 	return NewWritables(tree, hostfs.NewLocations(tree, tree.Mounts()), sources), sources
 }
 
-// Follower returns a function that resolves a host path which the launcher will use outside. The error is an *Error if the
+// Follower returns a function that resolves a host path which the launcher will use outside. The error is a *fault.Error if the
 // path goes through a link that the view lets programs make; then the path that is returned is that link's own. The path
 // need not exist.
 func (v *View) Follower(tree hostfs.Tree) func(from, path string) (string, error) {
@@ -115,4 +116,47 @@ func (h *Writables) hardLink(host string, file hostfs.Inode, sources []string) (
 		w.Walk(s)
 	}
 	return found
+}
+
+// WritablePaths lists the host paths that the policy lets programs write, as it names them.
+func (p *Policy) WritablePaths() []string {
+	var list []string
+	for _, g := range p.Write {
+		list = append(list, g.Path)
+	}
+	for _, b := range p.Binds {
+		if b.Writable {
+			list = append(list, b.Source)
+		}
+	}
+	if w := p.Workspace; w != nil && w.Source != SourceTmpfs {
+		list = append(list, w.Source)
+	}
+	return list
+}
+
+// WritableSources is WritablePaths without symbolic links: each path that exists, once.
+func (p *Policy) WritableSources(tree hostfs.Tree) []string {
+	var list []string
+	for _, name := range p.WritablePaths() {
+		if !pathname.Clean(name) {
+			continue // an error that is reported where the path is used
+		}
+		if t, err := hostfs.Follow(tree, name); err == nil {
+			list = append(list, t.Real)
+		}
+	}
+	return pathname.SortedUnique(list)
+}
+
+// Held returns a function that reports what of a host path a program of an earlier sandbox of the policy may have made: a symbolic link
+// on the way, and the file itself.
+func Held(tree hostfs.Tree, p Policy) func(path string) (link, file bool) {
+	tree = hostfs.NewMemo(tree)
+	w := NewWritables(tree, hostfs.NewLocations(tree, tree.Mounts()), p.WritableSources(tree))
+	return func(path string) (link, file bool) {
+		t, _ := hostfs.Follow(tree, path)
+		_, link = w.First(t.Links)
+		return link, w.Hold(pathname.Join(t.Real, "x")) // a file of a name of its own in it, or below
+	}
 }

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/sandboxrun/sandboxrun/rootfs"
+	"github.com/sandboxrun/sandboxrun/fault"
 	"github.com/sandboxrun/sandboxrun/spec/policy"
 )
 
@@ -43,10 +43,7 @@ func cores(p *policy.Policy, h *Host, plan *Plan) error {
 		return nil
 	}
 	if p.Enforce != policy.EnforceBestEffort {
-		return &rootfs.Error{
-			Code: "limit_unenforceable", Message: "a program that crashes would have the host's core handler run: " + reason,
-			Hint: h.Core.Hint() + `; or accept it with enforce = "best_effort"`,
-		}
+		return fault.New("limit_unenforceable", h.Core.Hint()+`; or accept it with enforce = "best_effort"`, "%s", "a program that crashes would have the host's core handler run: "+reason)
 	}
 	plan.Exec.CoreHandled = true
 	plan.Weaker = append(plan.Weaker, Weakness{What: "core_handler", Reason: reason})

@@ -48,6 +48,9 @@ func allowed(patterns []string, name string) bool {
 	return false
 }
 
+// VariableMatches reports whether a name matches a pattern of env.allow. A pattern that matches another one matches all that it does.
+func VariableMatches(pattern, name string) bool { return matches(pattern, name) }
+
 func matches(pattern, name string) bool {
 	parts := strings.Split(pattern, "*")
 	first, last := parts[0], parts[len(parts)-1]

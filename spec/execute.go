@@ -6,6 +6,7 @@ import (
 	"path"
 	"slices"
 
+	"github.com/sandboxrun/sandboxrun/fault"
 	"github.com/sandboxrun/sandboxrun/rootfs"
 	"github.com/sandboxrun/sandboxrun/rootfs/explain"
 	"github.com/sandboxrun/sandboxrun/rootfs/hostfs"
@@ -23,10 +24,7 @@ func execute(p *policy.Policy, h *Host, plan *Plan) error {
 		return nil
 	}
 	if h.Landlock < MinLandlock {
-		return &rootfs.Error{
-			Code: "limit_unenforceable", Message: fmt.Sprintf("%s: processes.execute cannot be enforced: it needs Landlock %d, and this machine has %d", list[0].From, MinLandlock, h.Landlock),
-			Hint: "sandboxrun doctor says what is missing; or remove the key",
-		}
+		return fault.New("limit_unenforceable", "sandboxrun doctor says what is missing; or remove the key", "%s: processes.execute cannot be enforced: it needs Landlock %d, and this machine has %d", list[0].From, MinLandlock, h.Landlock)
 	}
 	if err := plan.View.ForbidExecution(h.Tree); err != nil {
 		return executeError(list[0], err.Error(), "show what the program can write under one path only")
@@ -59,7 +57,7 @@ func execute(p *policy.Policy, h *Host, plan *Plan) error {
 }
 
 func executeError(g rootfs.Grant, message, hint string) error {
-	return &rootfs.Error{Code: "policy_invalid", Message: g.From + ": processes.execute: " + message, Hint: hint}
+	return fault.New("policy_invalid", hint, "%s", g.From+": processes.execute: "+message)
 }
 
 // unlisted is a program that most systems have and that the program may not execute, for the check of it; empty if there is none.

@@ -8,6 +8,7 @@ import (
 
 	"github.com/opencontainers/runtime-spec/specs-go"
 
+	"github.com/sandboxrun/sandboxrun/fault"
 	"github.com/sandboxrun/sandboxrun/rootfs"
 	"github.com/sandboxrun/sandboxrun/spec/policy"
 )
@@ -54,11 +55,7 @@ func identify(u policy.User, h *Host) (identity, error) {
 		id.shownUID, id.shownGID, id.name, id.group = 0, 0, "root", "root"
 	case u.Kind == "number" && u.ID != h.UID:
 		if !h.Root {
-			return id, &rootfs.Error{
-				Code:    "policy_invalid",
-				Message: fmt.Sprintf("%s = %d: only root may run a program as somebody else", u.From, u.ID),
-				Hint:    `use user = "caller", or start sandboxrun as root`,
-			}
+			return id, fault.New("policy_invalid", `use user = "caller", or start sandboxrun as root`, "%s = %d: only root may run a program as somebody else", u.From, u.ID)
 		}
 		id.own = false
 		id.shownUID, id.shownGID, id.name = u.ID, u.ID, "user"+strconv.Itoa(u.ID)
@@ -147,12 +144,8 @@ func idmap(p *policy.Policy, h *Host, id identity, plan *Plan) (identity, error)
 			continue
 		}
 		if p.Enforce != policy.EnforceBestEffort {
-			return id, &rootfs.Error{
-				Code:    CodeNotIdmapped,
-				Message: fmt.Sprintf("%s: it cannot be idmapped: %v: only a program that is root to the host could write there", what, err),
-				Hint: "grant a directory of another file system; or name a user who may write there (user = N); " +
-					`or accept a program that is root to the host, without capabilities: enforce = "best_effort" in the policy`,
-			}
+			return id, fault.New(CodeNotIdmapped, "grant a directory of another file system; or name a user who may write there (user = N); "+
+				`or accept a program that is root to the host, without capabilities: enforce = "best_effort" in the policy`, "%s: it cannot be idmapped: %v: only a program that is root to the host could write there", what, err)
 		}
 		plan.weaken(Weakness{what, fmt.Sprintf(
 			"it cannot be idmapped: %v. To write there the program is root to the host, without capabilities", err)})
@@ -170,12 +163,8 @@ func programIsRoot(p *policy.Policy, h *Host, plan *Plan) error {
 		plan.weaken(Weakness{"user", "the program is root to the host, without capabilities: " + h.NotApart})
 		return nil
 	}
-	return &rootfs.Error{
-		Code:    CodeProgramIsRoot,
-		Message: "the program would be root to the host: " + h.NotApart,
-		Hint: "give the launcher these capabilities, start it as another user, " +
-			`or accept a program that is root to the host, without capabilities: enforce = "best_effort" in the policy`,
-	}
+	return fault.New(CodeProgramIsRoot, "give the launcher these capabilities, start it as another user, "+
+		`or accept a program that is root to the host, without capabilities: enforce = "best_effort" in the policy`, "%s", "the program would be root to the host: "+h.NotApart)
 }
 
 // weaken adds protections that are weaker than asked, with a warning for each.

@@ -1,13 +1,11 @@
 package spec
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
 
 	"github.com/sandboxrun/sandboxrun/interp"
-	"github.com/sandboxrun/sandboxrun/rootfs"
 	"github.com/sandboxrun/sandboxrun/spec/policy"
 )
 
@@ -28,11 +26,8 @@ func interpreters(p *policy.Policy, h *Host) (*policy.Policy, *interp.Found, err
 		Interpreters: items("files.interpreters", p.Interpreters.Show), Packages: items("files.packages", p.Interpreters.Packages),
 		Files: p.Files, Env: h.Env, Tree: h.Tree,
 	})
-	if bad := (*interp.Error)(nil); errors.As(err, &bad) {
-		return nil, nil, &rootfs.Error{Code: bad.Code, Message: bad.Message, Hint: bad.Hint}
-	}
 	if err != nil {
-		return nil, nil, fmt.Errorf("find interpreters: %w", err)
+		return nil, nil, err
 	}
 	with := *p
 	with.Files.Read = append(slices.Clone(p.Files.Read), found.Read...)

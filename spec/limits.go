@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/sandboxrun/sandboxrun/rootfs"
+	"github.com/sandboxrun/sandboxrun/fault"
 	"github.com/sandboxrun/sandboxrun/spec/policy"
 )
 
@@ -107,7 +107,7 @@ func (r *ladder) checkAllPlanned(l policy.Limits) {
 		decided := slices.ContainsFunc(r.plan.Limits, func(d Limit) bool { return d.Name == name }) ||
 			slices.ContainsFunc(r.plan.Weaker, func(w Weakness) bool { return w.What == "limits."+name })
 		if !v.Field(i).IsZero() && !decided {
-			r.failed = &rootfs.Error{Code: "limit_unenforceable", Message: "nothing enforces limits." + name, Hint: "remove it from the policy"}
+			r.failed = fault.New("limit_unenforceable", "remove it from the policy", "%s", "nothing enforces limits."+name)
 		}
 	}
 }
@@ -116,7 +116,7 @@ type ladder struct {
 	policy *policy.Policy
 	host   *Host
 	plan   *Plan
-	failed *rootfs.Error
+	failed *fault.Error
 }
 
 func (r *ladder) add(name string, value float64, by string) {
@@ -175,10 +175,7 @@ func (r *ladder) weaker(name, what, reason, hint string) {
 		return
 	}
 	if r.failed == nil {
-		r.failed = &rootfs.Error{
-			Code: "limit_unenforceable", Message: fmt.Sprintf("%s cannot be enforced: %s", what, reason),
-			Hint: hint + `, or accept less with enforce = "best_effort"`,
-		}
+		r.failed = fault.New("limit_unenforceable", hint+`, or accept less with enforce = "best_effort"`, "%s cannot be enforced: %s", what, reason)
 	}
 }
 

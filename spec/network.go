@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/sandboxrun/sandboxrun/fault"
 	"github.com/sandboxrun/sandboxrun/netpolicy"
 	"github.com/sandboxrun/sandboxrun/rootfs"
 	"github.com/sandboxrun/sandboxrun/spec/policy"
@@ -62,7 +63,7 @@ func loopback() netip.Addr { return netip.AddrFrom4([4]byte{127, 0, 0, 1}) }
 // proxied reports whether a mode allows hosts through the relay.
 func proxied(mode string) bool { return mode == netpolicy.Allowlist || mode == netpolicy.Public }
 
-// network plans the relay, the environment variables that name its proxy, and warnings. The error is a *rootfs.Error.
+// network plans the relay, the environment variables that name its proxy, and warnings. The error is a *fault.Error.
 func network(p *policy.Policy, h *Host, plan *Plan) error {
 	n := &p.Network
 	if n.Mode == netpolicy.Host {
@@ -165,10 +166,7 @@ func (r *Relay) proxy(n *netpolicy.Policy, forwards []forward, plan *Plan) {
 func (r *Relay) upstream(p *policy.Policy, env map[string]string) error {
 	u, err := netpolicy.FindUpstream(&p.Network, env)
 	if err != nil {
-		return &rootfs.Error{
-			Code: "policy_invalid", Message: p.Place("network.upstream_proxy", p.Network.UpstreamProxy) + ": network.upstream_proxy: " + err.Error(),
-			Hint: "set the variable to http://HOST:PORT or socks5://HOST:PORT, or name such a proxy in the policy",
-		}
+		return fault.New("policy_invalid", "set the variable to http://HOST:PORT or socks5://HOST:PORT, or name such a proxy in the policy", "%s", p.Place("network.upstream_proxy", p.Network.UpstreamProxy)+": network.upstream_proxy: "+err.Error())
 	}
 	r.Proxies = u
 	for _, proxy := range u.Proxies() {

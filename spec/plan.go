@@ -3,7 +3,7 @@
 // container only carries decisions out.
 //
 // Packages below it: document (TOML and JSON with positions), policy (the loader), seccomp (filters) and answer (why a variable or a
-// host is in reach). It imports of ours policy, seccomp, rootfs with its packages, netpolicy, hooks and interp.
+// host is in reach). It imports of ours policy, seccomp, rootfs with its packages, netpolicy, hooks, interp and fault.
 package spec
 
 import (

@@ -21,7 +21,7 @@ const (
 	umask      = 0o022
 )
 
-// Resolve decides everything about a sandbox. The error is a *rootfs.Error or a *PolicyError.
+// Resolve decides everything about a sandbox. The error is a *fault.Error or a *PolicyError.
 func Resolve(p *policy.Policy, h *Host) (*Plan, error) {
 	ids, err := identify(p.User, h)
 	if err != nil {

@@ -15,7 +15,7 @@ import (
 	"github.com/opencontainers/runtime-spec/specs-go"
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
-	"github.com/sandboxrun/sandboxrun/rootfs"
+	"github.com/sandboxrun/sandboxrun/fault"
 	"github.com/sandboxrun/sandboxrun/rootfs/roottest"
 	"github.com/sandboxrun/sandboxrun/spec/policy"
 )
@@ -213,13 +213,8 @@ func TestResolveErrors(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			_, err := resolve(t, tt.policy, nil)
 			code := ""
-			var ours *rootfs.Error
-			var files *rootfs.Error
-			switch {
-			case errors.As(err, &ours):
-				code = ours.Code
-			case errors.As(err, &files):
-				code = files.Code
+			if e, ok := errors.AsType[*fault.Error](err); ok {
+				code = e.Code
 			}
 			if code != tt.code || !strings.Contains(err.Error(), tt.says) {
 				t.Errorf("got %q: %v; want %q: …%s…", code, err, tt.code, tt.says)

@@ -9,7 +9,6 @@ import (
 	"github.com/sandboxrun/sandboxrun/container/diagnose"
 	"github.com/sandboxrun/sandboxrun/container/result"
 	"github.com/sandboxrun/sandboxrun/fault"
-	"github.com/sandboxrun/sandboxrun/rootfs"
 	"github.com/sandboxrun/sandboxrun/spec/policy"
 )
 
@@ -24,7 +23,6 @@ const (
 func Describe(err error) *result.Error {
 	var (
 		ce *fault.Error
-		re *rootfs.Error
 		pe *policy.Error
 	)
 	if hint := diagnose.Scarce(err); hint != "" {
@@ -36,8 +34,6 @@ func Describe(err error) *result.Error {
 	switch {
 	case errors.As(err, &ce):
 		return &result.Error{Code: ce.Code, Message: err.Error(), Hint: ce.Hint}
-	case errors.As(err, &re):
-		return &result.Error{Code: re.Code, Message: err.Error(), Hint: re.Hint}
 	case errors.As(err, &pe):
 		return describePolicy(pe)
 	}

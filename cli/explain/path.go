@@ -72,7 +72,7 @@ func paths(p *caller.Caller, c *cli.Context, args []string, names rootfs.Names, 
 			if err != nil {
 				return err
 			}
-			a = PathInside(names, host)
+			a = PathInside(names, host, container.ResolveSoFar)
 		}
 		a.Asked = name
 		answers = append(answers, a)
@@ -114,8 +114,8 @@ func (a Translated) missing(outside bool) string {
 }
 
 // PathInside says where a path of the host is inside.
-func PathInside(names rootfs.Names, host string) Translated {
-	inside, writable, ok := names.Inside(host, container.ResolveSoFar)
+func PathInside(names rootfs.Names, host string, follow func(string) string) Translated {
+	inside, writable, ok := names.Inside(host, follow)
 	if !ok {
 		return Translated{}
 	}

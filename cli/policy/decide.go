@@ -25,17 +25,30 @@ func Decide(p *caller.Caller, from Source) (d Decision, err error) {
 	if d.Policy, err = Load(p, from); err != nil {
 		return d, err
 	}
+	if from.Ceiling != nil {
+		if err = from.Ceiling.Narrow(d.Policy); err != nil {
+			return d, err
+		}
+	}
 	if d.Host, err = container.Probe(d.Policy.Limits); err != nil {
 		return d, err
 	}
 	t := from.Trust
 	t.Policy, t.RuntimeDir = d.Policy.Paths, p.Env["XDG_RUNTIME_DIR"]
+	if from.Ceiling != nil {
+		t.Policy = append(t.Policy, from.Ceiling.Paths()...)
+	}
 	if err = trust.Add(d.Host, t); err != nil {
 		return d, err
 	}
 	d.Host.Env, d.Host.ExecEnv = p.Env, from.Env
 	if d.Plan, err = spec.Resolve(d.Policy, d.Host); err != nil {
 		return d, machineFirst(err)
+	}
+	if from.Ceiling != nil {
+		if err = from.Ceiling.Check(d.Plan); err != nil {
+			return d, err
+		}
 	}
 	for _, w := range d.Plan.Warnings {
 		p.Warn(w)

@@ -12,6 +12,7 @@ import (
 	"io/fs"
 	"path/filepath"
 
+	"github.com/sandboxrun/sandboxrun/ceiling"
 	"github.com/sandboxrun/sandboxrun/cli/caller"
 	"github.com/sandboxrun/sandboxrun/cli/flags"
 	"github.com/sandboxrun/sandboxrun/fault"
@@ -49,6 +50,9 @@ func Load(p *caller.Caller, from Source) (*policy.Policy, error) {
 	case name == "":
 		name = "default"
 	}
+	if err := distrust(&in, from, name); err != nil {
+		return nil, err
+	}
 	if from.Inline != nil {
 		in.Name, in.Data = "the request", from.Inline
 		return policy.Load(in)
@@ -57,6 +61,18 @@ func Load(p *caller.Caller, from Source) (*policy.Policy, error) {
 		return nil, err
 	}
 	return policy.Load(in)
+}
+
+// distrust lets a policy that is held below a ceiling read nothing of the host.
+func distrust(in *policy.Input, from Source, name string) error {
+	if from.Ceiling == nil {
+		return nil
+	}
+	in.Env, in.Home, in.ReadFile = nil, "", nil
+	if _, preset := policy.Preset(name); from.Inline == nil && !preset {
+		return fault.New(ceiling.Code, "sandboxrun policy presets; or send the policy itself", "policy %q is no preset", name)
+	}
+	return nil
 }
 
 func readPolicy(in *policy.Input, name string, stdin io.Reader) error {

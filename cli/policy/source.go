@@ -6,6 +6,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"github.com/sandboxrun/sandboxrun/ceiling"
 	"github.com/sandboxrun/sandboxrun/cli/flags"
 	"github.com/sandboxrun/sandboxrun/container/trust"
 	"github.com/sandboxrun/sandboxrun/spec/policy"
@@ -19,6 +20,9 @@ type Source struct {
 	Grants    Grants            // what the command line adds to it
 	Env       map[string]string // variables of the exec; see spec.Host.ExecEnv
 	Trust     trust.Known
+	// Ceiling, if it is set, says that the policy is of somebody whom nobody trusts: it is held below, reads no file and no variable, and is
+	// a preset where it has a name.
+	Ceiling *ceiling.Ceiling
 }
 
 // Grants are what the flags of a command line add to a policy, in their order.

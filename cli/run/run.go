@@ -39,7 +39,7 @@ func New(c *caller.Caller) *Commands {
 func execFlags() []cli.Flag {
 	return []cli.Flag{
 		&cli.BoolFlag{Name: "json", Usage: "print the result as one JSON object, with the output in it"},
-		&cli.StringFlag{Name: "timeout", Usage: "kill the program and every process it started after `DURATION` (1m30s; a bare number is seconds; default: the policy's wall limit)"},
+		&cli.StringFlag{Name: "timeout", Usage: "kill the program and every process it started after `DURATION` (1m30s; a bare number is seconds; default and maximum: the policy's wall limit)"},
 		&cli.StringFlag{Name: "memory", Usage: "kill the program when all its processes use more than `SIZE` of memory (256M; default and maximum: the policy's limit)"},
 		&cli.IntFlag{Name: "pids", DefaultText: "the policy's limit", Usage: "let the program have at most `N` processes and threads, not more than the policy's limit"},
 		&cli.StringSliceFlag{Name: "env", Usage: "set a variable: `NAME=VALUE`, or NAME for the caller's value; can be repeated"},

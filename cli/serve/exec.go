@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"path"
 	"sync"
 	"time"
 	"unicode/utf8"
@@ -119,7 +120,7 @@ func (x *servedExec) end() {
 	defer x.mu.Unlock()
 	x.ending = true
 	if x.running != nil {
-		_ = x.running.Kill() // it may have ended
+		_ = x.running.Cancel() // it may have ended
 	}
 }
 
@@ -128,7 +129,7 @@ func (x *servedExec) runs(r *container.Running) {
 	defer x.mu.Unlock()
 	x.running = r
 	if r != nil && x.ending {
-		_ = r.Kill()
+		_ = r.Cancel()
 	}
 	close(x.known)
 }
@@ -168,6 +169,9 @@ func (n *session) execRequest(b *served, x *servedExec, r *rpc.Request) (contain
 		Args: q.Argv, Dir: q.Cwd, Caller: n.Env, Env: q.Env, Timeout: time.Duration(q.Timeout), Memory: int64(q.Memory), Pids: q.Pids,
 		Cancel: &x.cancel, Translate: q.Translate, Carried: container.Carried{Fresh: q.Fresh, Answer: q.Answer, KillOnOutput: q.OnLimit == "kill"},
 	}
+	if n.ceiling != nil { // the program would learn of links of the host
+		req.Follow = path.Clean
+	}
 	switch {
 	case len(q.Argv) == 0:
 		return req, badParams("exec: argv is missing")
@@ -188,6 +192,7 @@ func (n *session) execRequest(b *served, x *servedExec, r *rpc.Request) (contain
 	if req.Put, err = n.puts(b, q.Put); err != nil {
 		return req, err
 	}
+	req.CollectMax = maxAnswer
 	req.Collect, err = n.collects(q.Collect)
 	return req, err
 }

@@ -33,9 +33,10 @@ import (
 type session struct {
 	*server
 
-	mu    sync.Mutex
-	boxes map[string]*served
-	execs map[string]*servedExec // by the id of their request
+	making sync.Mutex // of its creates one waits for those of other clients, so each client has its turn
+	mu     sync.Mutex
+	boxes  map[string]*served
+	execs  map[string]*servedExec // by the id of their request
 }
 
 // served is a sandbox of a client's.
@@ -52,13 +53,13 @@ func newSession(s *server) *session {
 // end removes the client's sandboxes. Its requests have returned.
 func (n *session) end() {
 	for _, b := range n.boxes {
-		if err := b.remove(); err != nil {
+		if err := n.removeBox(b); err != nil {
 			n.Warn(err.Error())
 		}
 	}
 }
 
-func (b *served) remove() error {
+func (n *session) removeBox(b *served) error {
 	b.use.Lock()
 	defer b.use.Unlock()
 	if b.gone {
@@ -67,6 +68,7 @@ func (b *served) remove() error {
 	b.gone = true
 	err := b.sb.Delete(nil)
 	b.sb.Close()
+	n.drop()
 	return err
 }
 
@@ -188,6 +190,12 @@ func (n *session) create(_ context.Context, r *rpc.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := n.ofHost("create: id", q.ID != "", "leave it out: the server chooses one"); err != nil {
+		return nil, err
+	}
+	if err := n.ofHost("create: record", q.Record != "", "leave it out"); err != nil {
+		return nil, err
+	}
 	if q.ID == "" {
 		q.ID = "serve-" + strings.ToLower(rand.Text())
 	}
@@ -205,11 +213,17 @@ func (n *session) create(_ context.Context, r *rpc.Request) (any, error) {
 			return nil, err
 		}
 	}
+	n.making.Lock()
+	defer n.making.Unlock()
 	n.creating.Lock()
 	defer n.creating.Unlock()
-	from.Trust = trust.Known{State: n.state, Record: o.Record}
+	from.Trust, from.Ceiling = trust.Known{State: n.state, Record: o.Record}, n.ceiling
+	if err := n.take(); err != nil {
+		return nil, err
+	}
 	sb, d, err := policy.NewSandbox(p, n.store, from, q.ID, o)
 	if err != nil {
+		n.drop()
 		return nil, err
 	}
 	st := sb.State()
@@ -269,7 +283,7 @@ func (n *session) remove(_ context.Context, r *rpc.Request) (any, error) {
 	if b == nil {
 		return n.inSandbox(q.Sandbox, nil)
 	}
-	return nil, b.remove()
+	return nil, n.removeBox(b)
 }
 
 func (n *session) list(_ context.Context, _ *rpc.Request) (any, error) {
@@ -305,7 +319,11 @@ func (n *session) path(_ context.Context, r *rpc.Request) (any, error) {
 			if !filepath.IsAbs(q.Host) {
 				return nil, badParams("path: %q is not absolute", q.Host)
 			}
-			return explain.PathInside(b.sb.Names(), q.Host), nil
+			follow := container.ResolveSoFar
+			if n.ceiling != nil { // the answer would tell of links of the host
+				follow = filepath.Clean
+			}
+			return explain.PathInside(b.sb.Names(), q.Host, follow), nil
 		}
 		return explain.PathOutside(b.sb.Names(), q.Inside, b.sb.State().Launch.Dir), nil
 	})
@@ -317,6 +335,9 @@ func (n *session) explain(_ context.Context, r *rpc.Request) (any, error) {
 		Ask []string `json:"ask"`
 	}](r)
 	if err != nil {
+		return nil, err
+	}
+	if err := n.ofHost("explain", true, "create says what a policy lacks"); err != nil {
 		return nil, err
 	}
 	var asks []explain.Ask
@@ -346,6 +367,9 @@ func (n *session) explain(_ context.Context, r *rpc.Request) (any, error) {
 }
 
 func (n *session) doctor(ctx context.Context, _ *rpc.Request) (any, error) {
+	if err := n.ofHost("doctor", true, ""); err != nil {
+		return nil, err
+	}
 	report := doctor.Examine(ctx, doctor.Examination{State: n.state, Path: n.Env["PATH"]})
 	if err := ctx.Err(); err != nil {
 		return nil, err

@@ -189,10 +189,11 @@ class Client:
 
     def call(self, method: str, params: Mapping[str, Any]) -> Any:
         """Asks and waits for the answer."""
-        done = threading.Event()
-        call = _Call(lambda _: done.set(), None)
+        done = threading.Lock()
+        done.acquire()
+        call = _Call(lambda _: done.release(), None)
         self.begin(method, params, call)
-        done.wait()
+        done.acquire()
         return call.get()
 
     def _read(self) -> None:
@@ -272,8 +273,9 @@ class ExecHandle:
     """An exec that runs."""
 
     def __init__(self, client: Client, on_output: Optional[OnOutput]) -> None:
-        self._client, self._finished = client, threading.Event()
-        self._call = _Call(lambda _: self._finished.set(), on_output)
+        self._client, self._finished = client, threading.Lock()  # held until it is; an Event costs three of them
+        self._finished.acquire()
+        self._call = _Call(lambda _: self._finished.release(), on_output)
 
     def write(self, data: Union[str, bytes]) -> None:
         """Gives the program input, and returns when it has room for it."""
@@ -298,8 +300,9 @@ class ExecHandle:
 
     def wait(self, timeout: Optional[float] = None) -> ExecResult:
         """Waits for the end; TimeoutError after so many seconds, and then it goes on."""
-        if not self._finished.wait(timeout):
+        if not self._finished.acquire(timeout=-1 if timeout is None else max(timeout, 0)):
             raise TimeoutError("the exec still runs")
+        self._finished.release()
         return _result(self._call.get())
 
 
@@ -495,7 +498,7 @@ class AsyncSandbox:
         handle = ExecHandle(self.sync._begin(), options.get("on_output"))
 
         def wake(_: _Call) -> None:
-            handle._finished.set()
+            handle._finished.release()
             try:
                 loop.call_soon_threadsafe(lambda: None if finished.done() else finished.set_result(None))
             except RuntimeError:  # the loop is closed
@@ -527,6 +530,12 @@ class AsyncSandbox:
 
     async def read_file(self, path: str, **options: Any) -> bytes:
         return await asyncio.to_thread(lambda: self.sync.read_file(path, **options))
+
+    async def host_path(self, inside: str) -> Optional[str]:
+        return await asyncio.to_thread(self.sync.host_path, inside)
+
+    async def inside_path(self, host: str) -> Optional[str]:
+        return await asyncio.to_thread(self.sync.inside_path, host)
 
     async def dispose(self) -> None:
         await asyncio.to_thread(self.sync.dispose)

@@ -145,7 +145,7 @@ class Running {
     this.#id = id;
     const abort = () => this.cancel().catch(() => {}); // it may have ended
     this.result = answer.then(resultOf).finally(() => signal?.removeEventListener("abort", abort)).then((r) => {
-      if (signal?.aborted && r.signal === "SIGKILL") throw signal.reason;
+      if (signal?.aborted && r.outcome === "cancelled") throw signal.reason;
       return r;
     });
     this.result.catch(() => {}); // who waits hears of it
@@ -245,6 +245,21 @@ export class Sandbox {
     return (await this.#client.call("get", { sandbox: id, path, max, to: isAbsolute(to) ? to : resolve(to) })).dropped ?? [];
   }
 
+  /** The path of the host that a path inside stands for; null where there is none. */
+  async hostPath(inside) {
+    return this.#path({ inside }, "host");
+  }
+
+  /** Where a path of the host is inside; null where it is not shown. */
+  async insidePath(host) {
+    return this.#path({ host: resolve(host) }, "inside");
+  }
+
+  async #path(params, want) {
+    const { id } = await this.create();
+    return (await this.#client.call("path", { sandbox: id, ...params }))[want] ?? null;
+  }
+
   async writeFile(path, data) {
     await this.put({ [path]: data });
   }
@@ -280,7 +295,7 @@ export class NullSandbox {
 
   constructor(reason = "there is no sandbox") {
     this.#reason = reason;
-    for (const name of ["create", "start", "exec", "put", "get", "export", "writeFile", "readFile"]) this[name] = () => this.#refuse();
+    for (const name of ["create", "start", "exec", "put", "get", "export", "writeFile", "readFile", "hostPath", "insidePath"]) this[name] = () => this.#refuse();
   }
 
   async #refuse() {

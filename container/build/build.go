@@ -15,10 +15,10 @@ import (
 
 	"github.com/sandboxrun/sandboxrun/container/diagnose"
 	"github.com/sandboxrun/sandboxrun/container/idmap"
-	"github.com/sandboxrun/sandboxrun/container/procfs"
 	"github.com/sandboxrun/sandboxrun/fault"
 	"github.com/sandboxrun/sandboxrun/forkexec"
 	"github.com/sandboxrun/sandboxrun/rootfs"
+	"github.com/sandboxrun/sandboxrun/rootfs/pathname"
 	"github.com/sandboxrun/sandboxrun/spec"
 )
 
@@ -78,7 +78,7 @@ func OpenTrees(s *specs.Spec, v *rootfs.View) (Trees, error) {
 func covered(v *rootfs.View, m specs.Mount, host string) bool {
 	rel, err := filepath.Rel(m.Source, host)
 	return err == nil && slices.ContainsFunc(v.Mounts, func(n rootfs.Mount) bool {
-		return !n.Pin && n.Target != m.Destination && procfs.Within(n.Target, m.Destination) && procfs.Within(path.Join(m.Destination, rel), n.Target)
+		return !n.Pin && n.Target != m.Destination && pathname.Within(n.Target, m.Destination) && pathname.Within(path.Join(m.Destination, rel), n.Target)
 	})
 }
 

@@ -13,7 +13,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/sandboxrun/sandboxrun/container/procfs"
 	"github.com/sandboxrun/sandboxrun/forkexec"
 	"github.com/sandboxrun/sandboxrun/rootfs"
 	"github.com/sandboxrun/sandboxrun/rootfs/hostfs"
@@ -182,7 +181,7 @@ func (l *looker) silent(rel string) bool {
 }
 
 func remoteMounts() []string {
-	mounts, _ := procfs.OwnMounts() // without them the whole look still has an end
+	mounts, _ := hostfs.OwnMounts() // without them the whole look still has an end
 	var list []string
 	for _, m := range mounts {
 		if hostfs.MayBeSilent(m.Kind) {

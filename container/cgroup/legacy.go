@@ -176,7 +176,7 @@ type mountedAt struct {
 // thisMachine reads what this thread sees: libcontainer may have taken the first one, which /proc/self shows, into a
 // sandbox's mount namespace.
 func thisMachine() (*hierarchies, error) {
-	mounts, err := ReadControl("/proc/thread-self/mountinfo")
+	mounts, err := hostfs.OwnMounts()
 	if err != nil {
 		return nil, err
 	}
@@ -187,26 +187,16 @@ func thisMachine() (*hierarchies, error) {
 	return &hierarchies{mounts: cgroupMounts(mounts), own: ownGroups(own), systemd: exists("/run/systemd/system")}, nil
 }
 
-// cgroupMounts picks the control groups out of /proc/PID/mountinfo. A line of it is, see proc(5):
-// id parent major:minor root point options [tag]... - type source options
-func cgroupMounts(mountinfo string) []mountedAt {
+// cgroupMounts picks the control groups out of all mounts.
+func cgroupMounts(mounts []hostfs.Mount) []mountedAt {
 	var list []mountedAt
-	for line := range strings.Lines(mountinfo) {
-		where, what, ok := strings.Cut(line, " - ")
-		left, right := strings.Fields(where), strings.Fields(what)
-		if !ok || len(left) < 5 || len(right) < 3 {
-			continue
-		}
-		m := mountedAt{root: hostfs.Unescape(left[3]), point: hostfs.Unescape(left[4])}
-		switch right[0] {
+	for _, m := range mounts {
+		switch m.Kind {
 		case "cgroup2":
-			m.v2 = true
+			list = append(list, mountedAt{root: m.Path, point: m.Target, v2: true})
 		case "cgroup":
-			m.controllers = strings.Split(right[2], ",")
-		default:
-			continue
+			list = append(list, mountedAt{root: m.Path, point: m.Target, controllers: strings.Split(m.Super, ",")})
 		}
-		list = append(list, m)
 	}
 	return list
 }

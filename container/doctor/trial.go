@@ -18,7 +18,6 @@ import (
 	"github.com/sandboxrun/sandboxrun/container/result"
 	"github.com/sandboxrun/sandboxrun/fault"
 	"github.com/sandboxrun/sandboxrun/forkexec"
-	"github.com/sandboxrun/sandboxrun/rootfs"
 	"github.com/sandboxrun/sandboxrun/spec"
 	"github.com/sandboxrun/sandboxrun/spec/policy"
 )
@@ -244,13 +243,8 @@ func versionIn(ctx context.Context, sb *container.Sandbox, program string, args 
 
 // errorHint is what an error says can be done.
 func errorHint(err error) string {
-	var ce *fault.Error
-	var re *rootfs.Error
-	switch {
-	case errors.As(err, &ce):
-		return ce.Hint
-	case errors.As(err, &re):
-		return re.Hint
+	if e, ok := errors.AsType[*fault.Error](err); ok {
+		return e.Hint
 	}
 	return ""
 }

@@ -29,6 +29,7 @@ const (
 	DiskExceeded   = "disk_exceeded"
 	FileExceeded   = "file_exceeded"
 	OutputExceeded = "output_exceeded"
+	Cancelled      = "cancelled"
 	NotStarted     = "not_started"
 	SandboxLost    = "sandbox_lost"
 	StillRunning   = "running" // it has not ended
@@ -41,6 +42,7 @@ const (
 	FindingDisk        = "DISK_EXCEEDED"
 	FindingOutput      = "OUTPUT_EXCEEDED"
 	FindingFile        = "FILE_SIZE_EXCEEDED"
+	FindingCancelled   = "CANCELLED"
 	FindingUnavailable = "SANDBOX_UNAVAILABLE"
 )
 
@@ -142,6 +144,7 @@ func endings() []ending {
 		{forkexec.ByMemory, MemoryExceeded, FindingMemory, killed},
 		{forkexec.ByPids, PidsExceeded, FindingPids, killed},
 		{forkexec.ByCheck, DiskExceeded, FindingDisk, killed},
+		{forkexec.ByCancel, Cancelled, FindingCancelled, killed},
 	}
 }
 

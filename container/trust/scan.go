@@ -10,6 +10,7 @@ import (
 
 	"github.com/sandboxrun/sandboxrun/container/procfs"
 	"github.com/sandboxrun/sandboxrun/forkexec"
+	"github.com/sandboxrun/sandboxrun/rootfs/hostfs"
 	"github.com/sandboxrun/sandboxrun/spec"
 )
 
@@ -31,7 +32,7 @@ type running struct {
 func (g *ground) statesInUse() inUse {
 	found := &ground{mounts: g.mounts}
 	var own []running
-	seen := map[spec.Place]bool{}
+	seen := map[hostfs.Location]bool{}
 	EachInit(func(proc string) {
 		fd, err := unix.Open(proc+"/fd/"+strconv.Itoa(initLock), unix.O_PATH|unix.O_CLOEXEC, 0)
 		if err != nil {
@@ -45,7 +46,7 @@ func (g *ground) statesInUse() inUse {
 		if sealed != nil && unix.Fstat(fd, &st) == nil && int(st.Uid) == g.uid {
 			own = append(own, running{proc, sealed})
 		}
-		place, err := procfs.PlaceOf(f, g.mounts)
+		place, err := procfs.LocationOf(f, g.mounts)
 		if err != nil || filepath.Base(place.Path) != "lock" {
 			return
 		}

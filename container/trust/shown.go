@@ -1,12 +1,14 @@
 package trust
 
 import (
+	"io"
 	"os"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/sandboxrun/sandboxrun/container/procfs"
 	"github.com/sandboxrun/sandboxrun/fault"
+	"github.com/sandboxrun/sandboxrun/rootfs/hostfs"
 )
 
 // Codes of a directory that output cannot be written to, since it cannot be used, or the program could see it.
@@ -23,7 +25,7 @@ type Shown struct{ procfs.Shown }
 func Read(proc, state *os.File, id string) (*Shown, error) {
 	s := &Shown{}
 	var err error
-	if s.Own, err = procfs.OwnMounts(); err != nil {
+	if s.Own, err = hostfs.OwnMounts(); err != nil {
 		return nil, err
 	}
 	fd, err := unix.Openat(int(proc.Fd()), "mountinfo", unix.O_RDONLY|unix.O_CLOEXEC, 0)
@@ -32,17 +34,19 @@ func Read(proc, state *os.File, id string) (*Shown, error) {
 	}
 	theirs := os.NewFile(uintptr(fd), "mountinfo")
 	defer theirs.Close()
-	if s.There, err = procfs.ReadMounts(theirs); err != nil {
+	text, err := io.ReadAll(theirs)
+	if err != nil {
 		return nil, err
 	}
-	s.State, err = procfs.PlaceOf(state, s.Own)
+	s.There = hostfs.ParseMounts(string(text))
+	s.State, err = procfs.LocationOf(state, s.Own)
 	return s, err
 }
 
 // Refuse refuses a directory of the host that the program can see, or that is in the state directory. what says what is
 // there.
 func (s *Shown) Refuse(dir *os.File, what, name string) error {
-	p, err := procfs.PlaceOf(dir, s.Own)
+	p, err := procfs.LocationOf(dir, s.Own)
 	if err != nil {
 		return fault.New(CodeOutputDir, "", "find out where %s %q is: %w", what, name, err)
 	}
@@ -51,7 +55,7 @@ func (s *Shown) Refuse(dir *os.File, what, name string) error {
 		return fault.New(CodeOutputGranted, hint, "%s %q is in the state directory", what, name)
 	}
 	for _, m := range s.There {
-		if p.Within(m.Place) {
+		if p.Within(m.Location) {
 			return fault.New(CodeOutputGranted, hint, "%s %q is in what the program sees as %q", what, name, m.Target)
 		}
 	}

@@ -1,17 +1,17 @@
 // Package compile turns the files of a policy into the view that the program gets. Compile is a list of steps over one state, the
 // compiler; each step has a file. It looks at the host through hostfs.Tree alone, so that tests can make hosts up, and changes nothing.
 //
-// It imports of ours rootfs, hostfs, pathname and survey.
+// It imports of ours rootfs, hostfs, pathname, survey and fault.
 package compile
 
 import (
 	"cmp"
 	"errors"
-	"fmt"
 	"io/fs"
 	"maps"
 	"slices"
 
+	"github.com/sandboxrun/sandboxrun/fault"
 	"github.com/sandboxrun/sandboxrun/rootfs"
 	"github.com/sandboxrun/sandboxrun/rootfs/pathname"
 )
@@ -93,10 +93,7 @@ func (c *compiler) setWorkdir(v *rootfs.View) error {
 		why = "is not a directory in the sandbox"
 	}
 	if why != "" {
-		return &rootfs.Error{
-			Code: rootfs.CodeMissing, Message: fmt.Sprintf("%s %q %s", g.From, g.Path, why),
-			Hint: "create the directory on the host, or grant it, or choose another workdir",
-		}
+		return fault.New(rootfs.CodeMissing, "create the directory on the host, or grant it, or choose another workdir", "%s %q %s", g.From, g.Path, why)
 	}
 	v.Workdir = g.Path
 	return nil

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sandboxrun/sandboxrun/fault"
 	"github.com/sandboxrun/sandboxrun/rootfs"
 	"github.com/sandboxrun/sandboxrun/rootfs/hostfs"
 	"github.com/sandboxrun/sandboxrun/rootfs/pathname"
@@ -189,8 +190,8 @@ func TestErrors(t *testing.T) {
 		{[]string{"read /a", "workdir /a/out"}, "policy_invalid", "/dev"},
 	} {
 		_, err := Compile(request(tree, roottest.Rules(t, c.rules...)))
-		var e *rootfs.Error
-		if !errors.As(err, &e) || e.Code != c.code || !strings.Contains(e.Message+"\n"+e.Hint, c.text) {
+		var e *fault.Error
+		if !errors.As(err, &e) || e.Code != c.code || !strings.Contains(e.Error()+"\n"+e.Hint, c.text) {
 			t.Errorf("%q: got %#v, want %s with %q", c.rules, err, c.code, c.text)
 		}
 	}

@@ -14,7 +14,7 @@ type compiler struct {
 	tree        *hostfs.Memo
 	mountPoints []string
 	places      *hostfs.Locations
-	writable    []string // what writableSources has found
+	writable    []string // Policy.WritableSources
 	hands       *rootfs.Writables
 
 	entries map[string]rootfs.Entry   // links and directories of the root that are there before any mount
@@ -86,7 +86,7 @@ func newCompiler(r Request) *compiler {
 	}
 	c.mountPoints = pathname.SortedUnique(c.mountPoints)
 	c.places = hostfs.NewLocations(c.tree, mounts)
-	c.writable = pathname.SortedUnique(c.writableSources())
+	c.writable = r.Policy.WritableSources(c.tree)
 	c.hands = rootfs.NewWritables(c.tree, c.places, c.writable)
 	c.scene = rootfs.NewIndex(c.tree)
 	for _, dir := range []string{"/", "/proc", "/dev", "/sys"} {
@@ -134,30 +134,4 @@ func boolCompare(a, b bool) int {
 		return -1
 	}
 	return 1
-}
-
-// writableSources lists the host paths that the policy lets programs write, with their links resolved.
-func (c *compiler) writableSources() []string {
-	var asked []string
-	for _, g := range c.Policy.Write {
-		asked = append(asked, g.Path)
-	}
-	for _, b := range c.Policy.Binds {
-		if b.Writable {
-			asked = append(asked, b.Source)
-		}
-	}
-	if w := c.Policy.Workspace; w != nil && w.Source != rootfs.SourceTmpfs {
-		asked = append(asked, w.Source)
-	}
-	var list []string
-	for _, p := range asked {
-		if !pathname.Clean(p) {
-			continue // an error that is reported where the path is used
-		}
-		if t, err := hostfs.Follow(c.tree, p); err == nil {
-			list = append(list, t.Real)
-		}
-	}
-	return list
 }

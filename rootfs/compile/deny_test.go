@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/sandboxrun/sandboxrun/fault"
 	"github.com/sandboxrun/sandboxrun/rootfs"
 	"github.com/sandboxrun/sandboxrun/rootfs/pathname"
 	"github.com/sandboxrun/sandboxrun/rootfs/roottest"
@@ -120,7 +121,7 @@ func TestSecrets(t *testing.T) {
 		{[]string{"base rootfs /a", "secret /a"}, []string{`files.base "rootfs"`}},
 	} {
 		_, err := Compile(request(roottest.Host(t, hostLines...), roottest.Rules(t, c.rules...)))
-		var e *rootfs.Error
+		var e *fault.Error
 		switch {
 		case c.want == nil && err != nil:
 			t.Errorf("%q: %v", c.rules, err)
@@ -128,8 +129,8 @@ func TestSecrets(t *testing.T) {
 			t.Errorf("%q: got %v, want a secret error", c.rules, err)
 		}
 		for _, text := range c.want {
-			if e != nil && !strings.Contains(e.Message, text) {
-				t.Errorf("%q: message %q lacks %q", c.rules, e.Message, text)
+			if e != nil && !strings.Contains(e.Error(), text) {
+				t.Errorf("%q: message %q lacks %q", c.rules, e.Error(), text)
 			}
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"reflect"
 	"testing"
 
+	"github.com/sandboxrun/sandboxrun/fault"
 	"github.com/sandboxrun/sandboxrun/rootfs"
 	"github.com/sandboxrun/sandboxrun/rootfs/hostfs"
 	"github.com/sandboxrun/sandboxrun/rootfs/pathname"
@@ -43,7 +44,7 @@ func FuzzPathRules(f *testing.F) {
 			t.Errorf("order matters:\n%+v, %v\n%+v, %v", v, err, other, otherErr)
 		}
 		if err != nil {
-			var e *rootfs.Error
+			var e *fault.Error
 			if !errors.As(err, &e) || e.Code == "" {
 				t.Errorf("error %v", err)
 			}

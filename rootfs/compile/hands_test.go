@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/sandboxrun/sandboxrun/fault"
 	"github.com/sandboxrun/sandboxrun/rootfs"
 	"github.com/sandboxrun/sandboxrun/rootfs/roottest"
 )
@@ -42,11 +43,11 @@ func TestLinksOfPrograms(t *testing.T) {
 		{[]string{"write /ws/f", "read /ws/l"}, ""},
 	} {
 		_, err := Compile(request(tree, roottest.Rules(t, c.rules...)))
-		var e *rootfs.Error
+		var e *fault.Error
 		switch {
 		case c.want == "" && err != nil:
 			t.Errorf("%q: %v", c.rules, err)
-		case c.want != "" && (!errors.As(err, &e) || e.Code != "policy_invalid" || !strings.Contains(e.Message, c.want) || e.Hint == ""):
+		case c.want != "" && (!errors.As(err, &e) || e.Code != "policy_invalid" || !strings.Contains(e.Error(), c.want) || e.Hint == ""):
 			t.Errorf("%q: got %v, want %s", c.rules, err, c.want)
 		}
 	}
@@ -175,7 +176,7 @@ func TestSecondMountsOfTheHost(t *testing.T) {
 		{"base system", "secret /d/s"},
 		{"base system", "secret /d/s/sub/k"},
 	} {
-		var e *rootfs.Error
+		var e *fault.Error
 		if _, err := Compile(request(roottest.Host(t, hostLines...), roottest.Rules(t, c...))); !errors.As(err, &e) || e.Code != rootfs.CodeSecret {
 			t.Errorf("%q: %v", c, err)
 		}
@@ -193,8 +194,8 @@ func TestHardLinksOfTheBase(t *testing.T) {
 				t.Errorf("%s: %s is at %q", base, p, at)
 			}
 		}
-		var e *rootfs.Error
-		if _, err := Compile(request(roottest.Host(t, hostLines...), roottest.Rules(t, base, "secret /key"))); !errors.As(err, &e) || !strings.Contains(e.Message, `shows, as "/usr/share/key",`) {
+		var e *fault.Error
+		if _, err := Compile(request(roottest.Host(t, hostLines...), roottest.Rules(t, base, "secret /key"))); !errors.As(err, &e) || !strings.Contains(e.Error(), `shows, as "/usr/share/key",`) {
 			t.Errorf("%s: %v", base, err)
 		}
 	}

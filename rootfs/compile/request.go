@@ -3,19 +3,7 @@ package compile
 import (
 	"github.com/sandboxrun/sandboxrun/rootfs"
 	"github.com/sandboxrun/sandboxrun/rootfs/hostfs"
-	"github.com/sandboxrun/sandboxrun/rootfs/pathname"
 )
-
-// Held returns a function that reports what of a host path a program of an earlier sandbox of the policy may have made: a symbolic link
-// on the way, and the file itself.
-func Held(tree hostfs.Tree, p rootfs.Policy) func(path string) (link, file bool) {
-	c := newCompiler(Request{Policy: p, Tree: tree})
-	return func(path string) (link, file bool) {
-		t, _ := hostfs.Follow(c.tree, path)
-		_, link = c.hands.First(t.Links)
-		return link, c.hands.Hold(pathname.Join(t.Real, "x")) // a file of a name of its own in it, or below
-	}
-}
 
 // Identity is the program's user as the generated /etc/passwd and /etc/group show it.
 type Identity struct {

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/sandboxrun/sandboxrun/fault"
 	"github.com/sandboxrun/sandboxrun/rootfs"
 	"github.com/sandboxrun/sandboxrun/rootfs/hostfs"
 	"github.com/sandboxrun/sandboxrun/rootfs/pathname"
@@ -122,12 +123,8 @@ func (c *compiler) checkBaseSecrets(secrets map[string]rootfs.Grant) error {
 	return c.baseError(s, "shows")
 }
 
-func (c *compiler) baseError(s rootfs.Grant, how string) *rootfs.Error {
-	return &rootfs.Error{
-		Code:    rootfs.CodeSecret,
-		Message: fmt.Sprintf("files.base %q (%s) %s the secret %q (%s)", c.Policy.Base.Kind, c.baseFrom(), how, s.Path, s.From),
-		Hint:    fmt.Sprintf("deny it: files.deny = [%q]", s.Path),
-	}
+func (c *compiler) baseError(s rootfs.Grant, how string) *fault.Error {
+	return fault.New(rootfs.CodeSecret, fmt.Sprintf("deny it: files.deny = [%q]", s.Path), "files.base %q (%s) %s the secret %q (%s)", c.Policy.Base.Kind, c.baseFrom(), how, s.Path, s.From)
 }
 
 // isDenied reports whether a deny names the host path or a directory above it.
@@ -140,10 +137,6 @@ func (c *compiler) isDenied(host string) bool {
 	return false
 }
 
-func secretError(g grant, s rootfs.Grant, how string) *rootfs.Error {
-	return &rootfs.Error{
-		Code:    rootfs.CodeSecret,
-		Message: fmt.Sprintf("%s %q %s the secret %q (%s)", g.from, g.path, how, s.Path, s.From),
-		Hint:    "grant less, or deny the secret",
-	}
+func secretError(g grant, s rootfs.Grant, how string) *fault.Error {
+	return fault.New(rootfs.CodeSecret, "grant less, or deny the secret", "%s %q %s the secret %q (%s)", g.from, g.path, how, s.Path, s.From)
 }

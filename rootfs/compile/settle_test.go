@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/sandboxrun/sandboxrun/fault"
 	"github.com/sandboxrun/sandboxrun/rootfs"
 	"github.com/sandboxrun/sandboxrun/rootfs/roottest"
 )
@@ -81,8 +82,8 @@ func TestSameTarget(t *testing.T) {
 func TestTargetsThatRunInCircles(t *testing.T) {
 	tree := roottest.Host(t, "l /a/x y", "l /a/y x", "d /b")
 	_, err := Compile(request(tree, roottest.Rules(t, "read /a", "bind /b /a/x/t")))
-	var e *rootfs.Error
-	if !errors.As(err, &e) || e.Code != "policy_invalid" || !strings.Contains(e.Message, "circles") {
+	var e *fault.Error
+	if !errors.As(err, &e) || e.Code != "policy_invalid" || !strings.Contains(e.Error(), "circles") {
 		t.Errorf("got %v", err)
 	}
 }

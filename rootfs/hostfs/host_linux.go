@@ -21,11 +21,16 @@ type Host struct {
 
 // OpenHost returns the machine's tree. Its mounts are those of the time of the call.
 func OpenHost() (Host, error) {
-	data, err := os.ReadFile("/proc/thread-self/mountinfo")
+	mounts, err := OwnMounts()
 	if err != nil {
-		return Host{}, fmt.Errorf("list host mounts: %w", err)
+		return Host{}, err
 	}
-	mounts, remote := ParseMounts(string(data))
+	var remote []string
+	for _, m := range mounts {
+		if m.Target != "/" && m.Kind != "" && MayBeSilent(m.Kind) {
+			remote = append(remote, m.Target)
+		}
+	}
 	return Host{mounts: mounts, servers: &servers{targets: remote, silent: map[string]bool{}}}, nil
 }
 

@@ -8,8 +8,17 @@ import (
 	"github.com/sandboxrun/sandboxrun/rootfs/pathname"
 )
 
-// Location is a host path in terms that a second mount does not change: the file system and the path in it.
-type Location struct{ Dev, Path string }
+// Location identifies a file in every mount namespace: the file system and the path in it. A file has one, also if several bind mounts
+// show it.
+type Location struct {
+	Dev  string // major:minor of the file system
+	Path string // within it
+}
+
+// Within reports whether l is dir or lies below it.
+func (l Location) Within(dir Location) bool {
+	return l.Dev == dir.Dev && pathname.Within(l.Path, dir.Path)
+}
 
 // Locations translates host paths to places and back. One file system may be mounted several times, and a bind mount shows a
 // part of one under another name; the names of a file differ, its place does not.
@@ -63,13 +72,13 @@ func (p *Locations) Mount(host string) Mount {
 			return m
 		}
 	}
-	return Mount{Root: "/", Target: "/"}
+	return Mount{Location: Location{Path: "/"}, Target: "/"}
 }
 
 // Of is the place of a host path without links.
 func (p *Locations) Of(host string) Location {
 	m := p.Mount(host)
-	return Location{m.Dev, pathname.Rebase(host, m.Target, m.Root)}
+	return Location{m.Dev, pathname.Rebase(host, m.Target, m.Path)}
 }
 
 // Others lists the further host paths of what is at a host path.
@@ -101,10 +110,10 @@ func (p *Locations) further(host string, parts bool) []string {
 	}
 	for _, m := range same {
 		switch {
-		case pathname.Within(at.Path, m.Root):
-			add(pathname.Rebase(at.Path, m.Root, m.Target), at)
-		case parts && pathname.Below(m.Root, at.Path):
-			add(m.Target, Location{Dev: m.Dev, Path: m.Root})
+		case pathname.Within(at.Path, m.Path):
+			add(pathname.Rebase(at.Path, m.Path, m.Target), at)
+		case parts && pathname.Below(m.Path, at.Path):
+			add(m.Target, m.Location)
 		}
 	}
 	return pathname.SortedUnique(append(list, p.byNumber(host, same)...))

@@ -9,14 +9,14 @@ import (
 
 func TestPlaces(t *testing.T) {
 	p := hostfs.NewLocations(roottest.Host(t), []hostfs.Mount{
-		{ID: 1, Parent: 0, Dev: "8:1", Root: "/", Target: "/"},
-		{ID: 2, Parent: 1, Dev: "8:2", Root: "/sub", Target: "/mnt"},
-		{ID: 3, Parent: 2, Dev: "8:3", Root: "/", Target: "/mnt"},
-		{ID: 4, Parent: 3, Dev: "8:1", Root: "/home/u", Target: "/mnt/u"},
-		{ID: 5, Parent: 2, Dev: "8:4", Root: "/", Target: "/mnt/hidden"},
-		{ID: 6, Parent: 1, Dev: "8:5", Root: "/", Target: "/gone"},
-		{ID: 7, Parent: 1, Dev: "8:1", Root: "/etc/f", Target: "/file"},
-		{ID: 8, Parent: 77, Dev: "8:6", Root: "/", Target: "/odd"},
+		{ID: 1, Parent: 0, Location: hostfs.Location{Dev: "8:1", Path: "/"}, Target: "/"},
+		{ID: 2, Parent: 1, Location: hostfs.Location{Dev: "8:2", Path: "/sub"}, Target: "/mnt"},
+		{ID: 3, Parent: 2, Location: hostfs.Location{Dev: "8:3", Path: "/"}, Target: "/mnt"},
+		{ID: 4, Parent: 3, Location: hostfs.Location{Dev: "8:1", Path: "/home/u"}, Target: "/mnt/u"},
+		{ID: 5, Parent: 2, Location: hostfs.Location{Dev: "8:4", Path: "/"}, Target: "/mnt/hidden"},
+		{ID: 6, Parent: 1, Location: hostfs.Location{Dev: "8:5", Path: "/"}, Target: "/gone"},
+		{ID: 7, Parent: 1, Location: hostfs.Location{Dev: "8:1", Path: "/etc/f"}, Target: "/file"},
+		{ID: 8, Parent: 77, Location: hostfs.Location{Dev: "8:6", Path: "/"}, Target: "/odd"},
 	})
 	for path, want := range map[string]hostfs.Location{
 		"/": {Dev: "8:1", Path: "/"}, "/x/y": {Dev: "8:1", Path: "/x/y"}, "/mnt": {Dev: "8:3", Path: "/"}, "/mnt/hidden/x": {Dev: "8:3", Path: "/hidden/x"}, "/mnt/u/d": {Dev: "8:1", Path: "/home/u/d"},

@@ -1,6 +1,9 @@
 package hostfs
 
 import (
+	"fmt"
+	"os"
+	"runtime"
 	"strconv"
 	"strings"
 )
@@ -12,33 +15,54 @@ func MayBeSilent(kind string) bool {
 	return !strings.Contains(local, " "+kind+" ")
 }
 
-// Mount is a mount of the host, a line of mountinfo.
+// Mount is a mount, as a line of mountinfo describes it.
 type Mount struct {
 	ID, Parent int
-	Dev        string // of the file system: "8:1"
-	Root       string // the directory or file of the file system that is mounted
-	Target     string // the mount point
+	Location          // what is mounted: the directory or file of the file system
+	Target     string // the mount point, for the process whose mounts these are
+	Writable   bool   // the mount is; its file system may be read-only all the same
+	Kind       string // of the file system; empty where the line does not say
+	Super      string // the options of the file system
 }
 
-// ParseMounts takes the first five fields of each line of /proc/self/mountinfo, and lists the mount points of file systems that may not answer.
-func ParseMounts(mountinfo string) (list []Mount, remote []string) {
-	const wanted = 6
+// OwnMounts are the mounts of the mount namespace that this thread is in. Not of /proc/self, which is the first thread: where this
+// process has made the sandbox, libcontainer may have left that one in the sandbox's mount namespace. It spoils a thread for this, and Go
+// can end any but the first.
+func OwnMounts() ([]Mount, error) {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	text, err := os.ReadFile("/proc/thread-self/mountinfo")
+	if err != nil {
+		return nil, fmt.Errorf("list mounts: %w", err)
+	}
+	return ParseMounts(string(text)), nil
+}
+
+// ParseMounts reads the text of a mountinfo file. Lines of an unknown form are left out. See proc_pid_mountinfo(5): the fields are
+// id, parent, major:minor, root, mount point, options, any number of tags, "-", type, source and the file system's options. A
+// space separates fields, and nothing else does, because the kernel escapes no other white space than tab and newline.
+func ParseMounts(mountinfo string) []Mount {
+	list := make([]Mount, 0, strings.Count(mountinfo, "\n"))
+	const first = 7 // the fields before the tags, and the rest
 	for line := range strings.Lines(mountinfo) {
-		f := strings.SplitN(line, " ", wanted)
-		if len(f) < wanted-1 {
+		f := strings.SplitN(strings.TrimSuffix(line, "\n"), " ", first)
+		if len(f) < first {
 			continue
 		}
-		id, _ := strconv.Atoi(f[0]) // the kernel writes numbers
-		up, _ := strconv.Atoi(f[1])
-		m := Mount{id, up, f[2], Unescape(f[3]), Unescape(f[4])}
-		list = append(list, m)
-		_, kind, found := strings.Cut(line, " - ")
-		kind, _, _ = strings.Cut(kind, " ")
-		if found && m.Target != "/" && MayBeSilent(kind) {
-			remote = append(remote, m.Target)
+		id, err := strconv.Atoi(f[0])
+		parent, err2 := strconv.Atoi(f[1])
+		if err != nil || err2 != nil {
+			continue
 		}
+		m := Mount{ID: id, Parent: parent, Location: Location{f[2], Unescape(f[3])}, Target: Unescape(f[4])}
+		m.Writable = f[5] == "rw" || strings.HasPrefix(f[5], "rw,")
+		if _, after, ok := strings.Cut(" "+f[6], " - "); ok {
+			m.Kind, after, _ = strings.Cut(after, " ")
+			_, m.Super, _ = strings.Cut(after, " ")
+		}
+		list = append(list, m)
 	}
-	return list, remote
+	return list
 }
 
 // Unescape undoes what the kernel does in mountinfo to space, tab, newline and backslash in a path: "\040".

@@ -83,7 +83,7 @@ func (f *Tree) AddMount(dev, root, target string) {
 			up = m
 		}
 	}
-	f.Table = append(f.Table, hostfs.Mount{ID: len(f.Table) + 1, Parent: up.ID, Dev: dev, Root: root, Target: target})
+	f.Table = append(f.Table, hostfs.Mount{ID: len(f.Table) + 1, Parent: up.ID, Location: hostfs.Location{Dev: dev, Path: root}, Target: target})
 }
 
 // bind shows what is at source a second time.

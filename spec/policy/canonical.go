@@ -11,6 +11,9 @@ import (
 // same policy. It does not have the places of From fields.
 func (p *Policy) Canonical() []byte { return marshal(encode(policyKeys(), p), "") }
 
+// Redigest makes the digest anew, of a policy that was changed after it was read.
+func (p *Policy) Redigest() { p.Digest = digest(encode(policyKeys(), p)) }
+
 // digest is the SHA-256, in hex, of a policy in its canonical form.
 func digest(written map[string]any) string {
 	sum := sha256.Sum256(marshal(written, ""))

@@ -47,6 +47,10 @@ func load(in Input, refused []unsupported) (*Policy, error) {
 		return nil, newError(l.problems, l.policy.Sources)
 	}
 	l.policy.Digest = digest(written)
+	l.policy.Said = map[string]bool{}
+	for key := range l.places {
+		l.policy.Said[key] = true
+	}
 	return l.policy, nil
 }
 

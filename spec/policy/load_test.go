@@ -182,6 +182,10 @@ func TestLoadEverything(t *testing.T) {
 			"network.no_proxy 10.0.0.0/8": "task.toml:50:30",
 		},
 	}
+	if !got.Says("bind.writable") || !got.Says("limits.wall") || got.Says("extends") || got.Says("workspace.size") {
+		t.Errorf("keys that the file has: %v", got.Said)
+	}
+	got.Said = nil
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("got\n%+v\nwant\n%+v", got, want)
 	}
@@ -220,7 +224,7 @@ func TestCanonicalLoadsAsTheSame(t *testing.T) {
 func TestDefaults(t *testing.T) {
 	p := mustLoad(t, input("p.toml", "version = 1\n"))
 	want := defaults()
-	want.File, want.Sources, want.Digest = "p.toml", []string{"p.toml"}, p.Digest
+	want.File, want.Sources, want.Digest, want.Said = "p.toml", []string{"p.toml"}, p.Digest, map[string]bool{"version": true}
 	if !reflect.DeepEqual(p, want) {
 		t.Errorf("got %+v, want %+v", p, want)
 	}

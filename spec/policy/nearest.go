@@ -19,6 +19,9 @@ func (s *scope) unknown(at document.Position, name string) {
 	s.wrong(at, name, "unknown key")
 }
 
+// Keys are the names of all keys of a policy: those of its tables with dots, and a table with names that the user chooses as one.
+func Keys() []string { return keyNames(infos(policyKeys()), "", "") }
+
 // keyNames lists every key in full. Names that the user chooses are taken from the key that it looks for.
 func keyNames(keys []info, prefix, like string) []string {
 	var names []string

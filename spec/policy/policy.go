@@ -2,7 +2,7 @@
 // of keys (table.go) is read by the loader, the canonical form, the JSON Schema and the reference, so none of them can miss a key. Errors
 // name file, line, column and key.
 //
-// It imports of ours document, rootfs and netpolicy, which own sections of Policy.
+// It imports of ours document, fault, and rootfs and netpolicy, which own sections of Policy.
 package policy
 
 import (
@@ -38,7 +38,12 @@ type Policy struct {
 	Views        map[string]View // by name
 	// Places has the place of each string of a list or table, such as "task.toml:12:9" for "env.allow LC_*". See Place.
 	Places map[string]string
+
+	Said map[string]bool // the keys that a file or an option has: see Says
 }
+
+// Says reports whether a file of the policy has a key, such as "limits.wall". Else its value is the default.
+func (p *Policy) Says(key string) bool { return p.Said[key] }
 
 // Place is the place of an item of a list or table, such as "env.allow". It is empty if no file has the item. Grants, binds and ports
 // have a From instead.

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/sandboxrun/sandboxrun/rootfs"
+	"github.com/sandboxrun/sandboxrun/fault"
 )
 
 // Bounds that keep sums of sizes and of times far from overflow.
@@ -55,9 +55,7 @@ func unitHint(n int64) string {
 // CheckMemory refuses a memory limit below MinMemory.
 func CheckMemory(n int64) error {
 	if n < MinMemory {
-		return &rootfs.Error{
-			Code: "policy_invalid", Message: fmt.Sprintf("%s is less than the least, %s", sizeText(n), sizeText(MinMemory)), Hint: unitHint(n),
-		}
+		return fault.New("policy_invalid", unitHint(n), "%s is less than the least, %s", sizeText(n), sizeText(MinMemory))
 	}
 	return nil
 }

@@ -99,7 +99,7 @@ class Sync(unittest.TestCase):
             handle.wait(0.3)
         handle.cancel()
         r = handle.wait(30)
-        self.assertEqual((r.raw["signal"], r.stdout), ("SIGKILL", "begun\n"))
+        self.assertEqual((r.outcome, r.finding, r.exit_code, r.stdout), ("cancelled", "CANCELLED", 137, "begun\n"))
         handle.cancel()  # it has ended
 
     def test_threads(self) -> None:

@@ -1,7 +1,7 @@
 // Tests against the real command: SANDBOXRUN_BIN=... node --test test/
 import assert from "node:assert/strict";
 import { spawnSync } from "node:child_process";
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { mkdtempSync, readFileSync, realpathSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, test } from "node:test";
@@ -43,7 +43,20 @@ test("streams", async () => {
   assert.equal(heard, "one two");
   const endless = await sandbox.start(["sh", "-c", "echo begun; sleep 300"]);
   setTimeout(() => endless.cancel(), 200);
-  assert.equal((await endless.result).signal, "SIGKILL");
+  assert.equal((await endless.result).outcome, "cancelled");
+});
+
+test("paths", async () => {
+  const dir = realpathSync(mkdtempSync(join(tmpdir(), "sandboxrun-")));
+  const other = new Sandbox({ policy: { version: 1, workspace: { source: dir, path: "/w" } }, client });
+  try {
+    assert.equal(await other.insidePath(join(dir, "new")), "/w/new");
+    assert.equal(await other.hostPath("new"), join(dir, "new"));
+    assert.equal(await other.insidePath("/root/x"), null);
+  } finally {
+    await other.dispose();
+    rmSync(dir, { recursive: true });
+  }
 });
 
 test("files", async () => {

@@ -73,14 +73,21 @@ type Denied struct {
 	From     string `json:"from"`
 }
 
+// LeftOut is a part of the host that a base leaves out.
+type LeftOut struct {
+	Path string `json:"path"` // on the host, and inside
+	Why  string `json:"why"`  // ready to print
+}
+
 // View is what the program sees: first Entries are made, then Mounts are mounted in order.
 type View struct {
-	Entries []Entry  `json:"entries"`
-	Mounts  []Mount  `json:"mounts"`
-	Absent  []Denied `json:"absent,omitempty"` // denied, and not there
-	Masked  []Denied `json:"masked,omitempty"` // denied, and masked by one of Mounts
-	Workdir string   `json:"workdir"`
-	Skipped []string `json:"skipped,omitempty"` // what was asked for and left out, ready to print
+	Entries []Entry   `json:"entries"`
+	Mounts  []Mount   `json:"mounts"`
+	Absent  []Denied  `json:"absent,omitempty"` // denied, and not there
+	Masked  []Denied  `json:"masked,omitempty"` // denied, and masked by one of Mounts
+	Hidden  []LeftOut `json:"hidden,omitempty"` // what base "host" does not show
+	Workdir string    `json:"workdir"`
+	Skipped []string  `json:"skipped,omitempty"` // what was asked for and left out, ready to print
 
 	Writable []string `json:"-"` // host paths that the policy lets programs write, also where another mount covers them
 }

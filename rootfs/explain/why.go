@@ -296,7 +296,7 @@ func (x *Explainer) whyHidden(e *Explanation) {
 		return
 	}
 	if e.Verdict == VerdictHidden {
-		e.say("%s hides %s", x.baseText(r), what)
+		e.say("%s hides %s%s", x.baseText(r), what, x.whyLeftOut(m.Target))
 		e.Hint = grantHint(e.Real)
 		return
 	}

@@ -186,6 +186,7 @@ var beyond = map[string]struct{ ceiling, below, above string }{
 	"limits.nofile":     {"[limits]\nnofile = 10", "", "[limits]\nnofile = 11"},
 	"limits.output":     {"[limits]\noutput = 10", "", "[limits]\noutput = 11"},
 	"processes.spawn":   {"[processes]\nspawn = false", "", "[processes]\nspawn = true"},
+	"processes.native":  {"[processes]\nnative = false", "", "[processes]\nnative = true"},
 	"processes.execute": {"[processes]\nexecute = ['/usr/bin/true']", "", "[processes]\nexecute = ['/usr/bin/sh']"},
 }
 

@@ -82,6 +82,7 @@ func rules() map[string]rule {
 		"network.explain":        free("it tells the program of its own connections"),
 
 		"processes.spawn":   by(spawn),
+		"processes.native":  by(native),
 		"processes.execute": by(execute),
 		"processes.guard":   by(guard),
 		"processes.steps":   by(func(n *narrowing, key string) { atMost(n, key, &n.asked.Processes.Steps, n.policy.Processes.Steps) }),
@@ -323,6 +324,15 @@ func spawn(n *narrowing, key string) {
 			n.refuse(key, true, "")
 		}
 		n.asked.Processes.Spawn = false
+	}
+}
+
+func native(n *narrowing, key string) {
+	if n.asked.Processes.Native && !n.policy.Processes.Native {
+		if n.asked.Says(key) {
+			n.refuse(key, true, "")
+		}
+		n.asked.Processes.Native = false
 	}
 }
 

@@ -106,7 +106,7 @@ func fileChecks() []Check {
 		{
 			Name: "grants_readable", Layer: "mounts",
 			Claim:    "each grant is in the view, and is the host's own file or directory",
-			Positive: "its inode is the host's, and the program can read it if its mode allows that",
+			Positive: "its inode is the host's, and the program can read it if its mode allows that; its mount is noexec if the policy says so",
 			Control:  "it exists on the host", judge: judgeGrants,
 		},
 		{

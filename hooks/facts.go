@@ -33,6 +33,8 @@ type Path struct {
 	Beside string // a directory beside it that has entries; empty: there is none
 	// Empty: a Mask that can be opened, and in which nothing is.
 	Empty bool
+	// NoExec: a WritableGrant from which no file is executed or mapped as code.
+	NoExec bool
 	// Idmapped: the mount shows the caller's files as files of the program.
 	Idmapped bool
 }
@@ -66,6 +68,7 @@ type Node struct {
 	Rdev     uint64
 	Size     int64 // bytes
 	ReadOnly bool  // the mount is read-only
+	NoExec   bool  // the mount is noexec
 }
 
 // Same reports whether two paths lead to one file.

@@ -124,6 +124,8 @@ func judgeGrants(s *Subject, f *Facts, v *verdict) {
 			v.lack("%q: the mode of a directory above it does not let the program in", p.Inside)
 		case in.Err != nil:
 			v.fail("%q does not exist: %v", p.Inside, in.Err)
+		case p.NoExec && !in.NoExec:
+			v.fail("%q is on a mount from which files can be executed", p.Inside)
 		case p.Host == "": // a tmpfs has no file of the host to compare with
 			v.hold()
 		case seen.Outside.Err != nil:

@@ -59,7 +59,7 @@ func addGrants(s *hooks.Subject, v *rootfs.View) {
 		case m.Kind == rootfs.MountTmpfs && !writableTmpfs(m):
 			continue
 		case m.Kind == rootfs.MountTmpfs, m.Writable:
-			p.Kind = hooks.WritableGrant
+			p.Kind, p.NoExec = hooks.WritableGrant, m.NoExec
 		case m.Source == "":
 			p.Kind = hooks.ReadOnlyOwn
 		}

@@ -59,7 +59,10 @@ func ociSpec(p *Plan, h *Host, id identity) *specs.Spec {
 	if p.Exec.Affinity > 0 {
 		seccomp.RefuseAffinity(s.Linux.Seccomp)
 	}
-	if len(p.Exec.Execute) > 0 {
+	switch {
+	case p.Exec.NoNative:
+		seccomp.RefuseMemoryFiles(s.Linux.Seccomp)
+	case len(p.Exec.Execute) > 0:
 		seccomp.RefuseMemory(s.Linux.Seccomp)
 	}
 	if p.Exec.NoSpawn {

@@ -82,8 +82,10 @@ type Exec struct {
 	// Execute are the only files that the program can execute, inside, with every symlink resolved; empty: all.
 	Execute []string `json:"execute,omitempty"`
 	// NoSpawn: the program starts no process, and executes no other program.
-	NoSpawn bool          `json:"no_spawn,omitempty"`
-	Limits  policy.Limits `json:"limits,omitzero"`
+	NoSpawn bool `json:"no_spawn,omitempty"`
+	// NoNative: what the program can write is mounted noexec, and it makes no files in memory.
+	NoNative bool          `json:"no_native,omitempty"`
+	Limits   policy.Limits `json:"limits,omitzero"`
 	// CPUFollowsWall: Limits.CPU is the default for Limits.Wall, so an exec with another wall limit has another.
 	CPUFollowsWall bool `json:"cpu_follows_wall,omitempty"`
 	Affinity       int  `json:"affinity,omitempty"` // number of processors of the program; 0: as its caller

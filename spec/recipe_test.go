@@ -78,6 +78,7 @@ var keyExamples = map[string]struct{ rest, one, other string }{
 	"limits.nofile":     {"", "", "[limits]\nnofile = 64"},
 	"limits.output":     {"", "", "[limits]\noutput = '1M'"},
 	"processes.execute": {"", "[processes]\nexecute = []", "[processes]\nexecute = ['/etc/services']"},
+	"processes.native":  {"[workspace]\nsource = 'tmpfs'", "[processes]\nnative = true", "[processes]\nnative = false"},
 	"processes.spawn":   {"", "[processes]\nspawn = true", "[processes]\nspawn = false"},
 }
 

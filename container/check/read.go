@@ -115,6 +115,7 @@ func (p *probe) readPath(i int, q pathCalls, seen *hooks.PathSeen) {
 	}
 	if q.statfs >= 0 && p.err(q.statfs) == nil {
 		seen.Inside.ReadOnly = p.statfs[i].Flags&unix.ST_RDONLY != 0
+		seen.Inside.NoExec = p.statfs[i].Flags&unix.ST_NOEXEC != 0
 	}
 	if q.open >= 0 {
 		seen.Open = p.err(q.open)

@@ -20,9 +20,9 @@ import (
 
 // Trusted is a file or directory that the launcher trusts.
 type Trusted struct {
-	What  string // such as "the policy"
-	Path  string // for messages
-	Place hostfs.Location
+	What     string // such as "the policy"
+	Path     string // for messages
+	Location hostfs.Location
 	// Links are the directories that hold the symlinks on the way to Path.
 	Links []hostfs.Location
 	// Readable: programs may read it, so it is shown read-only. No grant may show other trusted files.
@@ -37,8 +37,8 @@ type Trusted struct {
 
 // Shown is a host path and its place: a granted path, or a mount below it.
 type Shown struct {
-	Path  string
-	Place hostfs.Location
+	Path     string
+	Location hostfs.Location
 }
 
 // Ground answers the questions of the check of grants about the machine.
@@ -48,11 +48,6 @@ type Ground interface {
 	// Trusted lists all trusted files that may contain, or lie in, one of these places.
 	Trusted(near []hostfs.Location) ([]Trusted, error)
 }
-
-const (
-	codeTrusted       = "grant_holds_trusted"
-	codeOutputGranted = "output_dir_granted" // as in container, which may find out later
-)
 
 // guarded lists the trusted files in writable grants that the compiler shows read-only. CheckTrusted refuses those that no grant may
 // show.
@@ -83,8 +78,8 @@ func guardedIn(source string, g Ground) ([]rootfs.Grant, error) {
 	var list []rootfs.Grant
 	for _, t := range trusted {
 		for _, place := range shown {
-			if t.Readable && t.Place.Within(place.Place) {
-				list = append(list, rootfs.Grant{Path: place.path(t.Place), From: t.What})
+			if t.Readable && t.Location.Within(place.Location) {
+				list = append(list, rootfs.Grant{Path: place.path(t.Location), From: t.What})
 			}
 		}
 	}
@@ -92,20 +87,20 @@ func guardedIn(source string, g Ground) ([]rootfs.Grant, error) {
 }
 
 func groundError(what string, err error) error {
-	return fault.New(codeTrusted, "", "find out where %q is: %v", what, err)
+	return fault.New(fault.GrantHoldsTrusted, "", "find out where %q is: %v", what, err)
 }
 
 func places(list []Shown) []hostfs.Location {
 	out := make([]hostfs.Location, len(list))
 	for i, s := range list {
-		out[i] = s.Place
+		out[i] = s.Location
 	}
 	return out
 }
 
 // path is the host path of a place inside s.
 func (s Shown) path(p hostfs.Location) string {
-	return path.Join(s.Path, strings.TrimPrefix(p.Path, s.Place.Path))
+	return path.Join(s.Path, strings.TrimPrefix(p.Path, s.Location.Path))
 }
 
 // CheckTrusted refuses a view that lets a program write trusted files, or read those that it may not read. It looks only at the
@@ -138,7 +133,7 @@ func inspect(v *rootfs.View, g Ground) (*inspection, error) {
 		}
 		list, err := g.Shown(m.Source)
 		if err != nil {
-			return nil, fault.New("grant_missing", "did it change while the sandbox was made?", "%s: look at %q: %v", m.From, m.Source, err)
+			return nil, fault.New(fault.GrantMissing, "did it change while the sandbox was made?", "%s: look at %q: %v", m.From, m.Source, err)
 		}
 		in.shown[i] = list
 		near = append(near, places(list)...)
@@ -189,10 +184,10 @@ func (in *inspection) hide() []string {
 
 // hostPath is the host path at which s shows a trusted place or a part of it. The result is false if it shows none.
 func (s Shown) hostPath(t *Trusted) (string, bool) {
-	if t.Place.Within(s.Place) {
-		return s.path(t.Place), true
+	if t.Location.Within(s.Location) {
+		return s.path(t.Location), true
 	}
-	return s.Path, s.Place.Within(t.Place)
+	return s.Path, s.Location.Within(t.Location)
 }
 
 func insidePath(m *rootfs.Mount, host string) string {
@@ -201,7 +196,7 @@ func insidePath(m *rootfs.Mount, host string) string {
 
 // judge compares one place that a mount shows with one trusted file.
 func (in *inspection) judge(m *rootfs.Mount, s Shown, t *Trusted) error {
-	if m.Writable && slices.ContainsFunc(t.Links, func(l hostfs.Location) bool { return l.Within(s.Place) }) {
+	if m.Writable && slices.ContainsFunc(t.Links, func(l hostfs.Location) bool { return l.Within(s.Location) }) {
 		return trustedError(m, t, "holds a symlink on the way to", "name "+t.What+" by a path without symlinks")
 	}
 	host, near := s.hostPath(t)
@@ -209,7 +204,7 @@ func (in *inspection) judge(m *rootfs.Mount, s Shown, t *Trusted) error {
 		return nil
 	}
 	inside := insidePath(m, host)
-	cover, part := in.cover.Mount(inside), !t.Place.Within(s.Place)
+	cover, part := in.cover.Mount(inside), !t.Location.Within(s.Location)
 	switch {
 	case t.State && in.hidden(m, inside, t):
 	case part && !t.Readable && !t.Output:
@@ -218,7 +213,8 @@ func (in *inspection) judge(m *rootfs.Mount, s Shown, t *Trusted) error {
 	case t.Readable && m.Writable && (cover == nil || cover.Kind == rootfs.MountBind && cover.Writable):
 		return trustedError(m, t, "lets the program write", "grant it with files.read, or keep it elsewhere")
 	case t.Output && (m.Writable || cover == m):
-		return fault.New(codeOutputGranted, "choose a directory that the program cannot see: outside of all that the policy grants", "%s %q is in what the program sees as %q", t.What, t.Path, m.Target)
+		return fault.New(fault.OutputDirGranted, "choose a directory that the program cannot see: outside of all that the policy grants",
+			"%s %q is in what the program sees as %q", t.What, t.Path, m.Target)
 	case !t.Readable && (m.Writable || cover == m):
 		return trustedError(m, t, "holds", trustedHint)
 	}
@@ -240,5 +236,5 @@ func trustedError(m *rootfs.Mount, t *Trusted, how, hint string) error {
 	if t.State && how == "holds" {
 		hint = "grant a directory of its own below it (mkdir work; cd work), or keep the state elsewhere: --root DIR"
 	}
-	return fault.New(codeTrusted, hint, "%s %q %s %s %q", m.From, m.Source, how, t.What, t.Path)
+	return fault.New(fault.GrantHoldsTrusted, hint, "%s %q %s %s %q", m.From, m.Source, how, t.What, t.Path)
 }

@@ -8,7 +8,7 @@ import (
 
 	"github.com/sandboxrun/sandboxrun/cli/caller"
 	"github.com/sandboxrun/sandboxrun/cli/flags"
-	"github.com/sandboxrun/sandboxrun/cli/policy"
+	"github.com/sandboxrun/sandboxrun/cli/plan"
 	"github.com/sandboxrun/sandboxrun/cli/show"
 	"github.com/sandboxrun/sandboxrun/container"
 	"github.com/sandboxrun/sandboxrun/fault"
@@ -17,7 +17,7 @@ import (
 
 // PathCommand is the command path.
 func PathCommand(p *caller.Caller) *cli.Command {
-	grants := &policy.Grants{}
+	grants := &plan.Grants{}
 	return &cli.Command{
 		Name: "path", Usage: "translate paths of the host to paths inside, or back", ArgsUsage: "[ID] PATH...",
 		Description: "Prints where each PATH is inside (--inside), or which path of the host it stands for (--outside), one on a line. Nothing\n" +
@@ -32,7 +32,7 @@ func PathCommand(p *caller.Caller) *cli.Command {
 	}
 }
 
-func pathOf(p *caller.Caller, c *cli.Context, grants policy.Grants) error {
+func pathOf(p *caller.Caller, c *cli.Context, grants plan.Grants) error {
 	args, err := flags.Arguments(c)
 	if err != nil {
 		return err
@@ -44,7 +44,7 @@ func pathOf(p *caller.Caller, c *cli.Context, grants policy.Grants) error {
 		if len(args) == 0 {
 			return fault.Usage("name a path", flags.Help(c))
 		}
-		d, err := policy.Decide(p, policy.Source{Name: c.String("policy"), Grants: grants, Trust: p.Trust(c)})
+		d, err := plan.Decide(p, plan.Source{Name: c.String("policy"), Grants: grants, Trust: p.Trust(c)})
 		if err != nil {
 			return err
 		}
@@ -80,7 +80,7 @@ func paths(p *caller.Caller, c *cli.Context, args []string, names rootfs.Names, 
 	for _, a := range answers {
 		switch {
 		case !a.Shown:
-			p.Status = caller.ExitRefused
+			p.Status = fault.ExitRefused
 			if !c.Bool("json") {
 				p.Warn(a.missing(c.Bool("outside")))
 			}

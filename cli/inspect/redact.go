@@ -8,9 +8,8 @@ import (
 
 	"github.com/urfave/cli/v2"
 
-	"github.com/sandboxrun/sandboxrun/cli/caller"
 	"github.com/sandboxrun/sandboxrun/cli/flags"
-	"github.com/sandboxrun/sandboxrun/cli/policy"
+	"github.com/sandboxrun/sandboxrun/cli/plan"
 	"github.com/sandboxrun/sandboxrun/cli/show"
 	"github.com/sandboxrun/sandboxrun/container/scrub"
 	"github.com/sandboxrun/sandboxrun/fault"
@@ -47,7 +46,7 @@ func (p *Commands) redact(c *cli.Context) error {
 	}
 	envs := []map[string]string{p.Env}
 	if name := c.String("policy"); name != "" {
-		own, err := policy.Load(p.Caller, policy.Source{Name: name})
+		own, err := plan.Load(p.Caller, plan.Source{Name: name})
 		if err != nil {
 			return err
 		}
@@ -55,7 +54,7 @@ func (p *Commands) redact(c *cli.Context) error {
 	}
 	r := record.NewRedactor(envs...)
 	if r == nil { // or it would say that no value is left
-		return fault.New("no_keys", "set the variables whose values are to be replaced, or name the policy that sets them: --policy",
+		return fault.New(fault.NoKeys, "set the variables whose values are to be replaced, or name the policy that sets them: --policy",
 			"there is no variable *%s of %d characters or more", strings.Join(record.SecretEnds(), ", *"), record.SecretLength)
 	}
 	dry := c.Bool("dry-run")
@@ -64,7 +63,7 @@ func (p *Commands) redact(c *cli.Context) error {
 		return err
 	}
 	if len(report.Left) > 0 || dry && report.Replaced > 0 {
-		p.Status = caller.ExitRefused
+		p.Status = fault.ExitRefused
 	}
 	if c.Bool("json") {
 		p.PrintJSON(report)

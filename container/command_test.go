@@ -79,11 +79,11 @@ func TestExplainedStarts(t *testing.T) {
 		code string
 		text string
 	}{
-		{"no such program", step(forkexec.StepExecve, "", unix.ENOENT), lookup.CodeNotFound, `"prog"`},
-		{"no right to execute", step(forkexec.StepExecve, "", unix.EACCES), lookup.CodeNotExecutable, `"prog"`},
-		{"another machine's program", step(forkexec.StepExecve, "", unix.ENOEXEC), lookup.CodeNotExecutable, "exec format"},
+		{"no such program", step(forkexec.StepExecve, "", unix.ENOENT), fault.ProgramNotFound, `"prog"`},
+		{"no right to execute", step(forkexec.StepExecve, "", unix.EACCES), fault.ProgramNotExecutable, `"prog"`},
+		{"another machine's program", step(forkexec.StepExecve, "", unix.ENOEXEC), fault.ProgramNotExecutable, "exec format"},
 		{"too many arguments", step(forkexec.StepExecve, "", unix.E2BIG), "arguments_too_long", "argument list"},
-		{"its directory", step(forkexec.StepDir, `"/w/x"`, unix.ENOENT), lookup.CodeCwd, `working directory "/w/x"`},
+		{"its directory", step(forkexec.StepDir, `"/w/x"`, unix.ENOENT), fault.CwdMissing, `working directory "/w/x"`},
 		{"the limit of processes", step(forkexec.StepUserns, "", unix.EAGAIN), diagnose.CodeLimitReached, "its limit of processes"},
 		{"a core limit", step(forkexec.StepRlimit, forkexec.CoreLimit, unix.EPERM), "limit_unenforceable", "core handler"},
 		{"a terminal", step(forkexec.StepTerminal, "", unix.ENOSPC), "no_terminal", "open a terminal"},
@@ -116,7 +116,7 @@ func TestCommandOfAnExec(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer unix.Close(in.FD)
-	if _, err := sb.command(Request{}, in); codeOf(err) != lookup.CodeNotFound {
+	if _, err := sb.command(Request{}, in); codeOf(err) != fault.ProgramNotFound {
 		t.Errorf("no command: %v", err)
 	}
 	for dir, want := range map[string]string{"": sb.state.Launch.Dir, "/usr/../tmp": "/tmp", "a/../b": filepath.Join(sb.state.Launch.Dir, "b")} {
@@ -125,7 +125,7 @@ func TestCommandOfAnExec(t *testing.T) {
 			t.Errorf("%q: %s, %v", dir, cmd.Dir, err)
 		}
 	}
-	if _, err := sb.command(Request{Args: []string{"sh"}, env: []string{"PATH=/nonexistent"}}, in); codeOf(err) != lookup.CodeNotFound {
+	if _, err := sb.command(Request{Args: []string{"sh"}, env: []string{"PATH=/nonexistent"}}, in); codeOf(err) != fault.ProgramNotFound {
 		t.Errorf("by another PATH: %v", err)
 	}
 	sb.filter = sb.filter[:len(sb.filter)-1]

@@ -95,7 +95,7 @@ const (
 // entries counts what a policy has in its lists.
 func entries(p *policy.Policy) (files, others int) {
 	f, n := &p.Files, &p.Network
-	files = len(f.Read) + len(f.Write) + len(f.Deny) + len(f.Tmpfs) + len(f.Secrets) + len(f.Binds) + len(p.Processes.Execute)
+	files = len(f.Read) + len(f.Write) + len(f.Denies()) + len(f.Tmpfs) + len(f.Secrets) + len(f.Binds) + len(p.Processes.Execute)
 	for _, v := range p.Views {
 		files += 1 + len(v.Read) + len(v.Binds)
 	}
@@ -199,14 +199,14 @@ func (n *narrowing) execute(plan *spec.Plan) {
 	if len(n.plan.Exec.Execute) == 0 {
 		return
 	}
-	files := map[string]bool{}
+	files, own, asked := map[string]bool{}, n.plan.View.Shown(), plan.View.Shown()
 	for _, name := range n.plan.Exec.Execute {
-		if host, _, ok := n.plan.View.HostOf(name); ok {
+		if host, _, ok := own.HostOf(name); ok {
 			files[host] = true
 		}
 	}
 	for _, name := range plan.Exec.Execute {
-		if host, _, ok := plan.View.HostOf(name); !ok || !files[host] {
+		if host, _, ok := asked.HostOf(name); !ok || !files[host] {
 			n.refuse("processes.execute", name, "")
 		}
 	}

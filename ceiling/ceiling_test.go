@@ -160,6 +160,8 @@ var beyond = map[string]struct{ ceiling, below, above string }{
 	"env.set":              {"", "[env]\nset = { A = 'b' }", ""},
 	"env.redact":           {"", "[env]\nredact = true", "[env]\nredact = false"},
 	"network.mode":         {"[network]\nmode = 'allowlist'", "[network]\nmode = 'allowlist'", "[network]\nmode = 'public'"},
+	"files.deny.path":      {work, "[files]\ndeny = [{ path = '/work/in' }]", ""},
+	"files.deny.as":        {work, "[files]\ndeny = [{ path = '/work/in', as = 'empty' }]", ""},
 	"network.ports": {
 		"[network]\nports = ['80=unix:/run/s.sock', 8000]", "[network]\nports = ['99=unix:/run/s.sock', '80=8000']", "[network]\nports = ['8000=unix:/run/other']",
 	},
@@ -190,6 +192,7 @@ var beyond = map[string]struct{ ceiling, below, above string }{
 	"limits.nofile":     {"[limits]\nnofile = 10", "", "[limits]\nnofile = 11"},
 	"limits.output":     {"[limits]\noutput = 10", "", "[limits]\noutput = 11"},
 	"processes.spawn":   {"[processes]\nspawn = false", "", "[processes]\nspawn = true"},
+	"processes.native":  {"[processes]\nnative = false", "", "[processes]\nnative = true"},
 	"processes.execute": {"[processes]\nexecute = ['/usr/bin/true']", "", "[processes]\nexecute = ['/usr/bin/sh']"},
 }
 
@@ -292,5 +295,18 @@ func TestCheck(t *testing.T) {
 	}
 	if _, _, err := under(t, "[network]\nmode = 'host'", "[network]\nmode = 'public'\nports = [80]\nallow_private = ['10.0.0.1']"); err != nil {
 		t.Errorf("below the host's network: %v", err)
+	}
+}
+
+// TestDeniedAsEmpty: what the ceiling hides as empty is hidden below it.
+func TestDeniedAsEmpty(t *testing.T) {
+	for _, asked := range []string{"[files]\nread = ['/work']", "[files]\nread = ['/work']\ndeny = [{ path = '/work/other', as = 'empty' }]"} {
+		p, plan, err := under(t, "[files]\nread = ['/work']\ndeny = [{ path = '/work/in', as = 'empty' }]", asked)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if plan.View.Access("/work/in") != rootfs.Hidden || plan.View.Access("/work") != rootfs.Readable {
+			t.Errorf("%s: denied %+v", asked, p.Files.DenyEmpty)
+		}
 	}
 }

@@ -53,9 +53,14 @@ func rules() map[string]rule {
 		"files.hide_modules": by(func(n *narrowing, _ string) {
 			add(&n.asked.Interpreters.HideModules, n.policy.Interpreters.HideModules)
 		}),
-		"files.read":           by(func(n *narrowing, key string) { n.grants(key, n.asked.Files.Read, rootfs.Readable) }),
-		"files.write":          by(func(n *narrowing, key string) { n.grants(key, n.asked.Files.Write, rootfs.Writable) }),
-		"files.deny":           by(func(n *narrowing, _ string) { add(&n.asked.Files.Deny, n.policy.Files.Deny) }),
+		"files.read":  by(func(n *narrowing, key string) { n.grants(key, n.asked.Files.Read, rootfs.Readable) }),
+		"files.write": by(func(n *narrowing, key string) { n.grants(key, n.asked.Files.Write, rootfs.Writable) }),
+		"files.deny": by(func(n *narrowing, _ string) {
+			add(&n.asked.Files.Deny, n.policy.Files.Deny)
+			add(&n.asked.Files.DenyEmpty, n.policy.Files.DenyEmpty)
+		}),
+		"files.deny.path":      free("files.deny"),
+		"files.deny.as":        free("either hides what is there"),
 		"files.secrets":        by(func(n *narrowing, _ string) { add(&n.asked.Files.Secrets, n.policy.Files.Secrets) }),
 		"files.missing":        free("a grant that is left out shows nothing"),
 		"files.tmpfs.path":     free(inside),
@@ -87,6 +92,7 @@ func rules() map[string]rule {
 		"network.explain":        free("it tells the program of its own connections"),
 
 		"processes.spawn":   by(spawn),
+		"processes.native":  by(native),
 		"processes.execute": by(execute),
 		"processes.guard":   by(guard),
 		"processes.steps":   by(func(n *narrowing, key string) { atMost(n, key, &n.asked.Processes.Steps, n.policy.Processes.Steps) }),
@@ -338,6 +344,15 @@ func spawn(n *narrowing, key string) {
 			n.refuse(key, true, "")
 		}
 		n.asked.Processes.Spawn = false
+	}
+}
+
+func native(n *narrowing, key string) {
+	if n.asked.Processes.Native && !n.policy.Processes.Native {
+		if n.asked.Says(key) {
+			n.refuse(key, true, "")
+		}
+		n.asked.Processes.Native = false
 	}
 }
 

@@ -108,8 +108,8 @@ func app(p *caller.Caller) *cli.App {
 		Commands: []*cli.Command{
 			programs.Run(), createCommand(p), programs.Exec(), files.PutCommand(p), files.GetCommand(p), files.ExportCommand(p), deleteCommand(p), look.List(), look.State(),
 			look.PS(), look.Stats(), look.Events(), programs.Logs(), programs.Wait(), killCommand(p), sweepCommand(p),
-			look.Verify(),
-			plan.SpecCommand(p), explain.Command(p), plan.Command(p), programs.ResultSchema(), look.Doctor(),
+			look.Verify(), look.Redact(),
+			plan.SpecCommand(p), explain.Command(p), explain.PathCommand(p), plan.Command(p), programs.ResultSchema(), look.Doctor(),
 			serve.Command(p), proxyConnectCommand(p), versionCommand(p), completionCommand(p),
 		},
 	}

@@ -35,9 +35,6 @@ func createCommand(p *caller.Caller) *cli.Command {
 func create(p *caller.Caller, c *cli.Context, grants plan.Grants) error {
 	id, err := flags.ID(c)
 	if err == nil {
-		err = flags.RefuseLater(c)
-	}
-	if err == nil {
 		err = container.CheckID(id)
 	}
 	if err != nil {

@@ -5,6 +5,7 @@ import (
 
 	"github.com/sandboxrun/sandboxrun/container/build"
 	"github.com/sandboxrun/sandboxrun/fault"
+	"github.com/sandboxrun/sandboxrun/spec"
 )
 
 // base makes the directory in which process 1 starts, if it is not there.
@@ -15,7 +16,9 @@ func (s *Store) base() (string, error) {
 		if !info.IsDir() {
 			return "", fail(fault.StateUnusable, "remove it, or choose another directory with --root DIR", "%q is no directory: sandboxrun has not made it", dir)
 		}
-		return dir, nil
+		if _, err := s.root.Lstat(filepath.Join(name, spec.EmptyFile)); err == nil {
+			return dir, nil
+		}
 	}
 	unlock, err := s.lock()
 	if err != nil {
@@ -23,7 +26,7 @@ func (s *Store) base() (string, error) {
 	}
 	defer unlock()
 	if _, err := s.root.Lstat(name); err == nil {
-		return dir, nil
+		return dir, s.completeBase(name)
 	}
 	tmp := name + ".new"
 	if err := s.root.RemoveAll(tmp); err != nil { // somebody was killed here
@@ -46,4 +49,17 @@ func (s *Store) base() (string, error) {
 		return "", bundleError(err)
 	}
 	return dir, nil
+}
+
+// completeBase adds what an earlier version has not made.
+func (s *Store) completeBase(name string) error {
+	inside, err := s.root.OpenRoot(name)
+	if err != nil {
+		return bundleError(err)
+	}
+	defer inside.Close()
+	if _, err := inside.Lstat(spec.EmptyFile); err == nil {
+		return nil
+	}
+	return writeEmpty(inside)
 }

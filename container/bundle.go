@@ -2,7 +2,9 @@ package container
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -69,13 +71,23 @@ func writeConfig(dir *os.Root, s *specs.Spec) error {
 	return writeNew(dir, "config.json", string(data)+"\n", 0o644)
 }
 
-// writeMasks makes what masks are binds of. Nobody can open them: not by their mode, nor can anybody change that through
-// a read-only mount.
+// writeMasks makes what masks are binds of. Nobody can open the first two: not by their mode, nor can anybody change that through
+// a read-only mount. Everybody can open the others.
 func writeMasks(dir *os.Root) error {
 	if err := dir.Mkdir(spec.MaskDir, 0o000); err != nil {
 		return bundleError(err)
 	}
-	return writeNew(dir, spec.MaskFile, "", 0o000)
+	if err := writeNew(dir, spec.MaskFile, "", 0o000); err != nil {
+		return err
+	}
+	return writeEmpty(dir)
+}
+
+func writeEmpty(dir *os.Root) error {
+	if err := dir.Mkdir(spec.EmptyDir, 0o555); err != nil && !errors.Is(err, fs.ErrExist) {
+		return bundleError(err)
+	}
+	return writeNew(dir, spec.EmptyFile, "", 0o444)
 }
 
 func bundleError(err error) error {

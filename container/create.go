@@ -50,7 +50,10 @@ func (s *Store) Create(id string, plan *spec.Plan, o Options) (_ *Sandbox, err e
 		return nil, err
 	}
 	defer lock.Close() // process 1 has it open too
-	sb := &Sandbox{store: s, state: newState(id, plan, o.Owner), writable: writable, kept: plan.Kept, policyPaths: plan.PolicyPaths}
+	sb := &Sandbox{store: s, state: newState(id, plan, o.Owner), writable: writable, kept: plan.Kept, view: plan.View, policyPaths: plan.PolicyPaths}
+	if !o.Once {
+		sb.state.Paths = plan.View.Shown()
+	}
 	defer func() {
 		if err != nil {
 			sb.discard(lock)

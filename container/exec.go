@@ -54,6 +54,9 @@ type Running struct {
 // Start starts a program in the sandbox. The error is an *Error; a program that is not there, or cannot be executed,
 // has one of the Code constants.
 func (sb *Sandbox) Start(req Request) (*Running, error) {
+	if req.Translate {
+		req = sb.translate(req)
+	}
 	start := sb.begin
 	if req.OutputDir != "" {
 		start = sb.startKeeping

@@ -15,7 +15,11 @@ import (
 // read one elsewhere. It is nil where nothing is to be redacted.
 func (sb *Sandbox) environ(req Request) ([]string, *record.Redactor) {
 	e := &sb.state.Launch
-	env := e.Environ(req.Caller, req.Env)
+	passed := req.Caller
+	if req.passed != nil {
+		passed = req.passed
+	}
+	env := e.Environ(passed, req.Env)
 	if req.Tty != nil && variable(env, "TERM") == "" {
 		env = append(env, "TERM=xterm")
 	}

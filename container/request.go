@@ -26,17 +26,21 @@ type Options struct {
 
 // Request is one exec. How it is sent to a monitor is in monitor.go.
 type Request struct {
-	Args    []string          `json:"-"`
-	Dir     string            `json:"-"` // inside; empty: the policy's
-	Caller  map[string]string `json:"-"` // the caller's environment, from which the policy takes what it allows
-	Env     map[string]string `json:"-"` // variables of this exec alone
-	Timeout time.Duration     // 0, or more than the sandbox may take: as the sandbox
-	Memory  int64             // bytes; 0, or more than the sandbox may use: as the sandbox
-	Pids    int64             // the same for processes and threads
-	Stdin   io.Reader         `json:"-"` // nil: empty
-	Stdout  io.Writer         `json:"-"` // nil: kept for the Result
-	Stderr  io.Writer         `json:"-"`
-	Tty     *stream.Size      `json:"-"` // not nil: the program gets a terminal of its own, of that size, and Stderr stays empty
+	Args   []string          `json:"-"`
+	Dir    string            `json:"-"` // inside; empty: the policy's
+	Caller map[string]string `json:"-"` // the caller's environment, from which the policy takes what it allows
+	Env    map[string]string `json:"-"` // variables of this exec alone
+	// Translate replaces paths of the host in Args, Dir, Env and the variables of Caller by their names inside. Follow follows symlinks in
+	// them; nil: ResolveSoFar.
+	Translate bool
+	Follow    func(string) string `json:"-"`
+	Timeout   time.Duration       // 0, or more than the sandbox may take: as the sandbox
+	Memory    int64               // bytes; 0, or more than the sandbox may use: as the sandbox
+	Pids      int64               // the same for processes and threads
+	Stdin     io.Reader           `json:"-"` // nil: empty
+	Stdout    io.Writer           `json:"-"` // nil: kept for the Result
+	Stderr    io.Writer           `json:"-"`
+	Tty       *stream.Size        `json:"-"` // not nil: the program gets a terminal of its own, of that size, and Stderr stays empty
 	// TtySettings are what its terminal begins with; nil: the kernel's.
 	TtySettings *unix.Termios `json:"-"`
 	// OneOutput says that Stdout and Stderr are one file. Then one pipe leads there, unless OutputDir keeps the two apart.
@@ -47,9 +51,10 @@ type Request struct {
 	Cancel *Cancel `json:"-"`
 	Carried
 
-	files    []stream.Files // that the streams are written to besides
-	detached bool           // a monitor looks after it
-	env      []string       // what the program has
+	files    []stream.Files    // that the streams are written to besides
+	detached bool              // a monitor looks after it
+	passed   map[string]string // Caller, with names inside; nil: Caller
+	env      []string          // what the program has
 	redactor *record.Redactor
 }
 

@@ -21,6 +21,7 @@ import (
 	"github.com/sandboxrun/sandboxrun/fault"
 	"github.com/sandboxrun/sandboxrun/forkexec"
 	"github.com/sandboxrun/sandboxrun/hooks"
+	"github.com/sandboxrun/sandboxrun/rootfs"
 	"github.com/sandboxrun/sandboxrun/spec"
 )
 
@@ -49,6 +50,8 @@ type State struct {
 	BestEffort bool           `json:"best_effort,omitempty"`
 	Checks     []hooks.Result `json:"checks,omitempty"`
 	Launch     Launch         `json:"launch"`
+	// Paths are what of the host is where inside. A sandbox for one program has none: see Sandbox.Names.
+	Paths rootfs.Names `json:"paths,omitempty"`
 }
 
 // Launch is how programs are started in the sandbox.
@@ -141,6 +144,8 @@ type Sandbox struct {
 	asking      []byte // the same, but it asks for modes; see package setgroup
 
 	writable []string // while it is created: see forkexec.Sealed
+
+	view *rootfs.View // where we have made it
 
 	opener programOpener
 }

@@ -334,7 +334,7 @@ func TestForgedProcess1(t *testing.T) {
 
 // TestNewStateHasThePlan: what later commands need of the plan is in the state, with what the program may not have left out.
 func TestNewStateHasThePlan(t *testing.T) {
-	policy, err := policy.Load(policy.Input{Name: "t.toml", Data: []byte("version = 1\nname = \"n\"\nlimits.wall = \"7s\"\nenv.set = { A = \"b\" }"), Dir: t.TempDir()})
+	p, err := policy.Load(policy.Input{Name: "t.toml", Data: []byte("version = 1\nname = \"n\"\nlimits.wall = \"7s\"\nenv.set = { A = \"b\" }"), Dir: t.TempDir()})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -77,6 +77,7 @@ const (
 	RecordUnusable       = "record_unusable"
 	LimitReached         = "limit_reached"
 	BeyondCeiling        = "beyond_ceiling"
+	NoKeys               = "no_keys"
 	OwnerGone            = "owner_gone"
 	NoTerminal           = "no_terminal"
 	DenyUnchecked        = "deny_unchecked"
@@ -87,7 +88,7 @@ const (
 
 // Exit statuses of a command that has failed. Every other status is the program's.
 const (
-	ExitRefused       = 1 // verify: the record is not good; doctor: the default policy cannot be enforced; explain: not inside
+	ExitRefused       = 1 // verify: the record is not good; redact: a value is left; path: no name on the other side; doctor: the default policy cannot be enforced; explain: not inside
 	ExitLauncher      = 125
 	ExitNotExecutable = 126
 	ExitNotFound      = 127
@@ -197,6 +198,7 @@ func Table() []Entry {
 			"A file cannot go in or out: its path leaves the working directory, it is larger than allowed, it is missing or no regular file, " +
 				"or the program could not write it; or a directory of **--fresh** cannot be made.",
 		},
+		{[]string{NoKeys}, ExitLauncher, "Of **redact**: no variable is a key, so nothing could be found."},
 		{
 			[]string{RecordEdited, RecordRemoved, RecordReordered, RecordRepeated, RecordReplaced, RecordForeignLine},
 			ExitRefused,

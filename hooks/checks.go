@@ -93,8 +93,8 @@ func fileChecks() []Check {
 		},
 		{
 			Name: "deny_unreadable", Layer: "masks",
-			Claim:    "the program cannot open a denied file",
-			Positive: "a mask exists at its path", Negative: "open fails with EACCES, and the file there is not the host's",
+			Claim:    "the program cannot read a denied file",
+			Positive: "a mask exists at its path", Negative: "open fails with EACCES, or nothing is in it if it is denied as empty, and the file there is not the host's",
 			Control: "the host's file exists", judge: judgeMasks,
 		},
 		{
@@ -106,7 +106,7 @@ func fileChecks() []Check {
 		{
 			Name: "grants_readable", Layer: "mounts",
 			Claim:    "each grant is in the view, and is the host's own file or directory",
-			Positive: "its inode is the host's, and the program can read it if its mode allows that",
+			Positive: "its inode is the host's, and the program can read it if its mode allows that; its mount is noexec if the policy says so",
 			Control:  "it exists on the host", judge: judgeGrants,
 		},
 		{

@@ -31,6 +31,10 @@ type Path struct {
 	// Named and Beside are only for Foreign.
 	Named  bool   // its directory is on a mount that is not a grant either
 	Beside string // a directory beside it that has entries; empty: there is none
+	// Empty: a Mask that can be opened, and in which nothing is.
+	Empty bool
+	// NoExec: a WritableGrant from which no file is executed or mapped as code.
+	NoExec bool
 	// Idmapped: the mount shows the caller's files as files of the program.
 	Idmapped bool
 }
@@ -62,7 +66,9 @@ type Node struct {
 	Mode     uint32
 	UID, GID uint32
 	Rdev     uint64
-	ReadOnly bool // the mount is read-only
+	Size     int64 // bytes
+	ReadOnly bool  // the mount is read-only
+	NoExec   bool  // the mount is noexec
 }
 
 // Same reports whether two paths lead to one file.
@@ -85,6 +91,7 @@ type PathSeen struct {
 	Inside, Outside Node
 	Changed         bool  // somebody outside replaced it during the check
 	Open            error // result of opening it for reading inside
+	Entries         int   // that it has, if it is a directory and a Mask that is Empty
 	Write           error // result of an attempt to write it inside that changes nothing
 	CanWrite        bool  // the launcher may write it outside
 	Made            *Node // a nameless file that the program made in it, as the host sees it; nil: it made none

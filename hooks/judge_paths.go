@@ -70,13 +70,15 @@ func judgeMasks(s *Subject, f *Facts, v *verdict) {
 		switch {
 		case seen.Inside.Same(seen.Outside):
 			v.fail("%q shows the host's file", p.Inside)
-		case seen.Inside.Err == nil && seen.Open == nil:
+		case p.Empty && (seen.Entries > 0 || seen.Inside.Regular() && seen.Inside.Size > 0):
+			v.fail("%q is not empty", p.Inside)
+		case !p.Empty && seen.Inside.Err == nil && seen.Open == nil:
 			v.fail("%q can be opened", p.Inside)
 		case p.Host == "" || seen.Outside.Err != nil:
 			v.lack("%q: the denied file cannot be looked at outside either: %v", p.Inside, seen.Outside.Err)
 		case seen.Inside.Err != nil:
 			v.lack("%q: there is no mask: %v", p.Inside, seen.Inside.Err)
-		case !errors.Is(seen.Open, unix.EACCES):
+		case !p.Empty && !errors.Is(seen.Open, unix.EACCES), p.Empty && seen.Open != nil:
 			v.lack("%q: %v", p.Inside, seen.Open)
 		default:
 			v.hold()
@@ -122,6 +124,8 @@ func judgeGrants(s *Subject, f *Facts, v *verdict) {
 			v.lack("%q: the mode of a directory above it does not let the program in", p.Inside)
 		case in.Err != nil:
 			v.fail("%q does not exist: %v", p.Inside, in.Err)
+		case p.NoExec && !in.NoExec:
+			v.fail("%q is on a mount from which files can be executed", p.Inside)
 		case p.Host == "": // a tmpfs has no file of the host to compare with
 			v.hold()
 		case seen.Outside.Err != nil:

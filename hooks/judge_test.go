@@ -99,8 +99,17 @@ func TestJudge(t *testing.T) {
 		{"a secret does not exist", func(_ *Subject, f *Facts) { f.Paths[3].Outside = Node{Err: unix.ENOENT} }, map[string]Outcome{"secret_absent": NotTested}},
 		{"a secret cannot be looked for", func(_ *Subject, f *Facts) { f.Paths[3].Inside = Node{Err: unix.EIO} }, map[string]Outcome{"secret_absent": NotTested}},
 		{"the password file is there", func(_ *Subject, f *Facts) { f.Paths[4].Inside = f.Paths[4].Outside }, map[string]Outcome{"probe_paths_absent": Broken}},
+		{"a writable grant can be executed", func(s *Subject, _ *Facts) { s.Paths[1].NoExec = true }, map[string]Outcome{"grants_readable": Broken}},
 		{"a mask is gone", func(_ *Subject, f *Facts) { f.Paths[2].Inside.Ino = 3 }, map[string]Outcome{"deny_unreadable": Broken}},
 		{"a mask can be opened", func(_ *Subject, f *Facts) { f.Paths[2].Open = nil }, map[string]Outcome{"deny_unreadable": Broken}},
+		{"a path is denied as empty", func(s *Subject, f *Facts) { s.Paths[2].Empty, f.Paths[2].Open = true, nil }, nil},
+		{"a path is denied as empty, and its mask cannot be opened", func(s *Subject, _ *Facts) { s.Paths[2].Empty = true }, map[string]Outcome{"deny_unreadable": NotTested}},
+		{"a path is denied as empty, and its mask has something in it", func(s *Subject, f *Facts) {
+			s.Paths[2].Empty, f.Paths[2].Open, f.Paths[2].Inside.Mode, f.Paths[2].Inside.Size = true, nil, unix.S_IFREG|0o444, 1
+		}, map[string]Outcome{"deny_unreadable": Broken}},
+		{"a directory is denied as empty, and its mask has entries", func(s *Subject, f *Facts) {
+			s.Paths[2].Empty, f.Paths[2].Open, f.Paths[2].Entries = true, nil, 1
+		}, map[string]Outcome{"deny_unreadable": Broken}},
 		{"a mask can be written", func(_ *Subject, f *Facts) { f.Paths[2].Inside.ReadOnly = false }, map[string]Outcome{"readonly_not_writable": Broken}},
 		{"a denied path does not exist", func(_ *Subject, f *Facts) {
 			f.Paths[2].Inside, f.Paths[2].Outside = Node{Err: unix.ENOENT}, Node{Err: unix.ENOENT}

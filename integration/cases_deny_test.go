@@ -108,3 +108,36 @@ func TestDenyBesideTheHost(t *testing.T) {
 		look("after it was removed and made again")
 	})
 }
+
+// TestDenyInAShutDirectory: a denied file lies in a directory that the launcher cannot search in the sandbox, but that its owner or others
+// can. It is hidden with the directory, and stays so when the directory is opened meanwhile.
+func TestDenyInAShutDirectory(t *testing.T) {
+	flavours(t, func(b *box) {
+		because(b.t, "nothing can be mounted in such a directory: the sandbox does not start, or the file is bare when somebody opens the directory")
+		t := b.t
+		for _, mode := range []os.FileMode{0o700, 0o601, 0o001, 0} {
+			for _, grant := range []string{"read", "write"} {
+				b := newBox(t)
+				ws := b.mkdir("ws")
+				b.file("ws/d/key", "THE-KEY")
+				b.file("ws/free", "free")
+				if os.Geteuid() == 0 {
+					if err := os.Chown(ws+"/d", 65533, 65533); err != nil {
+						t.Fatal(err)
+					}
+				}
+				if err := os.Chmod(ws+"/d", mode); err != nil {
+					t.Fatal(err)
+				}
+				b.create("box", b.files(ws, object{grant: []string{ws}, "deny": []string{ws + "/d/key"}}))
+				look := []string{"box", "--", "sh", "-c", "cat free; chmod 777 d; cat d/key; exit 0"}
+				b.exec(look...).exits(0).prints("free").hides("THE-KEY")
+				if err := os.Chmod(ws+"/d", 0o755); err != nil {
+					t.Fatal(err)
+				}
+				b.exec(look...).exits(0).prints("free").hides("THE-KEY")
+				b.run("delete", "box").exits(0)
+			}
+		}
+	})
+}

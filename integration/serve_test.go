@@ -227,6 +227,8 @@ func TestServe(t *testing.T) {
 		same(t, "host", work+"/new", p.Host)
 		s.does("path", object{"sandbox": made.ID, "host": work + "shop"}, &p)
 		same(t, "shown", false, p.Shown)
+		r = s.exec(made.ID, object{"translate": true, "cwd": work + "/d"}, "sh", "-c", "pwd; cat $0", work+"/d/x")
+		same(t, "translated", "/w/d\nX", r.Stdout)
 		var x struct{ Answers []struct{ OK bool } }
 		s.does("explain", object{"policy": tmpfsPolicy(), "ask": []string{"/usr/bin/env", "/root/.ssh/id"}}, &x)
 		if len(x.Answers) != 2 || !x.Answers[0].OK || x.Answers[1].OK {

@@ -177,6 +177,9 @@ func (r *Redactor) Strings(list []string) []string {
 // stream while that may be the prefix of a value. There is no timeout, because a timeout would give away a key that a program
 // writes slowly.
 type RedactingWriter struct {
+	// SameLength replaces a value by as many bytes as it has: its name, cut or filled up with "*". Binary formats keep their offsets.
+	SameLength bool
+
 	r     *Redactor
 	to    io.Writer
 	state int32   // the longest prefix of a value that is a suffix of the stream
@@ -184,6 +187,7 @@ type RedactingWriter struct {
 	done  int64   // number of bytes passed on or replaced
 	held  []byte  // the bytes that are neither
 	found []found // values in held, in order, without overlaps
+	count []int   // replaced so far, by value
 	out   []byte
 }
 
@@ -249,6 +253,30 @@ func (w *RedactingWriter) note(f found) {
 	w.found = append(w.found, f)
 }
 
+func (w *RedactingWriter) replace(f found) {
+	if w.count == nil {
+		w.count = make([]int, len(w.r.names))
+	}
+	w.count[f.value-1]++
+	name := w.r.names[f.value-1]
+	if n := int(f.to - f.from); w.SameLength {
+		name = (name + strings.Repeat("*", n))[:n]
+	}
+	w.out = append(w.out, name...)
+}
+
+// Replaced is how many values were replaced so far, by the name of their variable.
+func (w *RedactingWriter) Replaced() map[string]int {
+	counts := map[string]int{}
+	for i, n := range w.count {
+		if n > 0 {
+			name := w.r.names[i]
+			counts[name[1:len(name)-1]] += n
+		}
+	}
+	return counts
+}
+
 // settle passes on the bytes before limit. Every value that is still to be found begins at limit or later.
 func (w *RedactingWriter) settle(limit int64) error {
 	start := w.done
@@ -266,7 +294,7 @@ func (w *RedactingWriter) settle(limit int64) error {
 			w.done = limit
 			break
 		}
-		w.out = append(w.out, w.r.names[f.value-1]...)
+		w.replace(f)
 		w.done = f.to
 	}
 	if n == len(w.found) || w.found[n].from >= limit {

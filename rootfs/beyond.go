@@ -30,9 +30,10 @@ func (v *View) Beyond(other *View) []Excess {
 	var list []Excess
 	points := append(v.points(), other.points()...)
 	slices.Sort(points)
+	own, others := v.Shown(), other.Shown()
 	for _, host := range slices.Compact(points) {
-		mine, m := v.access(host)
-		theirs, _ := other.access(host)
+		mine, m := v.access(own, host)
+		theirs, _ := other.access(others, host)
 		if mine <= theirs || slices.ContainsFunc(list, func(e Excess) bool { return pathname.Within(host, e.Host) && e.From == m.From }) {
 			continue
 		}
@@ -43,18 +44,18 @@ func (v *View) Beyond(other *View) []Excess {
 
 // Access says what programs may do with a path of the host under any of its names inside, whether something is there or not.
 func (v *View) Access(host string) Access {
-	a, _ := v.access(path.Clean(host))
+	a, _ := v.access(v.Shown(), path.Clean(host))
 	return a
 }
 
-func (v *View) access(host string) (best Access, by *Mount) {
+func (v *View) access(names Names, host string) (best Access, by *Mount) {
 	for i := range v.Mounts {
 		m := &v.Mounts[i]
 		rest, in := restBelow(m.Source, host)
 		if m.Kind != MountBind || m.Source == "" || !in {
 			continue
 		}
-		back, writable, ok := v.HostOf(path.Join(m.Target, rest))
+		back, writable, ok := names.HostOf(path.Join(m.Target, rest))
 		if !ok || back != host { // another mount lies there
 			continue
 		}

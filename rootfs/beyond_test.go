@@ -89,9 +89,10 @@ func TestBeyondIsAll(t *testing.T) {
 		return v
 	}
 	shows := func(v *View) map[string]Access {
+		names := v.Shown()
 		is := map[string]Access{}
 		for _, inside := range all {
-			if host, writable, ok := v.HostOf(inside); ok && writable {
+			if host, writable, ok := names.HostOf(inside); ok && writable {
 				is[host] = Writable
 			} else if ok {
 				is[host] = max(is[host], Readable)

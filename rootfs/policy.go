@@ -14,7 +14,10 @@
 // It imports of ours hostfs, pathname and fault.
 package rootfs
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
 
 // Policy is the part of a policy that is about files: the sections [workspace], [files] and [[bind]].
 // Every path in it is absolute and clean: the loader has expanded "~", "$VAR" and relative paths.
@@ -24,6 +27,7 @@ type Policy struct {
 	Read      []Grant
 	Write     []Grant
 	Deny      []Grant
+	DenyEmpty []Grant // denies of which the masks read as an empty file or directory, instead of being refused
 	Tmpfs     []Tmpfs
 	Home      *Tmpfs // the home directory inside, which every sandbox has; Path is empty
 	Secrets   []Grant
@@ -59,6 +63,9 @@ type Workspace struct {
 	Lifetime string // "sandbox" or "exec"
 	From     string
 }
+
+// Denies are all denied paths.
+func (p *Policy) Denies() []Grant { return slices.Concat(p.Deny, p.DenyEmpty) }
 
 // Base kinds: what the program's root shows before any grant.
 const (

@@ -2,6 +2,7 @@ package rootfs
 
 import (
 	"io/fs"
+	"slices"
 
 	"github.com/sandboxrun/sandboxrun/fault"
 )
@@ -33,7 +34,7 @@ type MountKind string
 const (
 	MountBind  MountKind = "bind"
 	MountTmpfs MountKind = "tmpfs"
-	MountMask  MountKind = "mask" // hides what is there: an empty file or directory that nobody can open
+	MountMask  MountKind = "mask" // hides what is there: an empty file or directory that nobody can open, unless it is Mount.Empty
 )
 
 // Mount is one mount of the view. Its target exists before it is mounted: as an Entry, or on the host behind an earlier
@@ -57,6 +58,7 @@ type Mount struct {
 	LeftOut  bool      `json:"left_out,omitempty"` // an empty directory or file in place of what the host has mounted there; not set by Compile
 	NoExec   bool      `json:"no_exec,omitempty"`  // no file of it is executed or mapped as code; not set by Compile
 	Content  string    `json:"content,omitempty"`  // of a generated file: Source is empty and the launcher writes Content to a file of its own and binds that
+	Empty    bool      `json:"empty,omitempty"`    // a mask that can be opened, and in which nothing is
 	From     string    `json:"from"`               // the rule of the policy, or the default, that asked for it
 }
 
@@ -69,19 +71,35 @@ type Denied struct {
 	Host     string `json:"host"`               // the same path on the host
 	Grant    string `json:"grant"`              // the host path of the grant that holds it; Host lies below it
 	Writable bool   `json:"writable,omitempty"` // of that grant
+	Empty    bool   `json:"empty,omitempty"`    // its mask reads as empty
 	From     string `json:"from"`
+}
+
+// LeftOut is a part of the host that a base leaves out.
+type LeftOut struct {
+	Path string `json:"path"` // on the host, and inside
+	Why  string `json:"why"`  // ready to print
 }
 
 // View is what the program sees: first Entries are made, then Mounts are mounted in order.
 type View struct {
-	Entries []Entry  `json:"entries"`
-	Mounts  []Mount  `json:"mounts"`
-	Absent  []Denied `json:"absent,omitempty"` // denied, and not there
-	Masked  []Denied `json:"masked,omitempty"` // denied, and masked by one of Mounts
-	Workdir string   `json:"workdir"`
-	Skipped []string `json:"skipped,omitempty"` // what was asked for and left out, ready to print
+	Entries []Entry   `json:"entries"`
+	Mounts  []Mount   `json:"mounts"`
+	Absent  []Denied  `json:"absent,omitempty"` // denied, and not there
+	Masked  []Denied  `json:"masked,omitempty"` // denied, and masked by one of Mounts
+	Hidden  []LeftOut `json:"hidden,omitempty"` // what base "host" does not show
+	Workdir string    `json:"workdir"`
+	Skipped []string  `json:"skipped,omitempty"` // what was asked for and left out, ready to print
 
 	Writable []string `json:"-"` // host paths that the policy lets programs write, also where another mount covers them
+}
+
+// EmptyFile is an empty file inside, in sandboxes that deny a path as empty: what an exec covers such a path by.
+const EmptyFile = "/dev/.empty"
+
+// DeniesEmpty says whether a path is denied as empty.
+func (v *View) DeniesEmpty() bool {
+	return slices.ContainsFunc(v.Masked, func(d Denied) bool { return d.Empty }) || slices.ContainsFunc(v.Absent, func(d Denied) bool { return d.Empty })
 }
 
 // Invalid is the error of a policy that this machine cannot carry out.

@@ -53,13 +53,13 @@ func addGrants(s *hooks.Subject, v *rootfs.View) {
 		p := hooks.Path{Inside: m.Target, Host: m.Source, Dir: m.Dir, Idmapped: m.Idmapped}
 		switch {
 		case m.Kind == rootfs.MountMask:
-			p.Kind, p.Host = hooks.Mask, cover.HostPath(m.Target)
+			p.Kind, p.Host, p.Empty = hooks.Mask, cover.HostPath(m.Target), m.Empty
 			s.Paths = append(s.Paths, p)
 			continue
 		case m.Kind == rootfs.MountTmpfs && !writableTmpfs(m):
 			continue
 		case m.Kind == rootfs.MountTmpfs, m.Writable:
-			p.Kind = hooks.WritableGrant
+			p.Kind, p.NoExec = hooks.WritableGrant, m.NoExec
 		case m.Source == "":
 			p.Kind = hooks.ReadOnlyOwn
 		}
@@ -74,18 +74,18 @@ func addGrants(s *hooks.Subject, v *rootfs.View) {
 // addAbsent adds denied paths that do not exist. Their check is not_tested, and the result has to say so.
 func addAbsent(s *hooks.Subject, v *rootfs.View) {
 	for _, d := range v.Absent {
-		s.Paths = append(s.Paths, hooks.Path{Kind: hooks.Mask, Inside: d.Inside, Host: d.Host})
+		s.Paths = append(s.Paths, hooks.Path{Kind: hooks.Mask, Inside: d.Inside, Host: d.Host, Empty: d.Empty})
 	}
 }
 
 // addSecrets adds each secret under every path that the view could have for it: its own, and its paths in grants around it. It also
 // adds the files that denies name.
 func addSecrets(s *hooks.Subject, p *rootfs.Policy, tree hostfs.Tree, v *rootfs.View) {
-	if len(p.Secrets)+len(p.Deny) == 0 {
+	if len(p.Secrets)+len(p.Denies()) == 0 {
 		return
 	}
 	follow := v.Follower(tree)
-	for _, deny := range p.Deny {
+	for _, deny := range p.Denies() {
 		real, _ := follow(deny.From, deny.Path)                                                       // of a symlink that a program may have made, the symlink itself
 		if !slices.Contains([]string{"/dev", "/proc", "/sys"}, "/"+strings.SplitN(real, "/", 3)[1]) { // these directories are the sandbox's own
 			s.Denied = append(s.Denied, real)

@@ -23,7 +23,7 @@ func (e *Exec) Passed(caller, extra map[string]string) map[string]string {
 	env := map[string]string{}
 	maps.Copy(env, e.Env)
 	for k, v := range caller {
-		if allowed(e.EnvAllow, k) && !allowed(e.EnvDeny, k) {
+		if e.Allows(k) {
 			env[k] = v
 		}
 	}
@@ -31,6 +31,11 @@ func (e *Exec) Passed(caller, extra map[string]string) map[string]string {
 		maps.Copy(env, more)
 	}
 	return env
+}
+
+// Allows reports whether the policy takes a variable from the caller.
+func (e *Exec) Allows(name string) bool {
+	return allowed(e.EnvAllow, name) && !allowed(e.EnvDeny, name)
 }
 
 // allowed reports whether a variable's name matches one of the patterns, in which "*" stands for any characters.

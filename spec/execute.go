@@ -57,6 +57,17 @@ func execute(p *policy.Policy, h *Host, plan *Plan) error {
 	return nil
 }
 
+// native keeps the program from loading code of its own from files.
+func native(p *policy.Policy, h *Host, plan *Plan) error {
+	if p.Processes.Native {
+		return nil
+	}
+	if err := plan.View.ForbidExecution(h.Tree); err != nil {
+		return fault.New(fault.PolicyInvalid, "show what the program can write under one path only", "processes.native = false: %v", err)
+	}
+	return nil
+}
+
 func executeError(g rootfs.Grant, message, hint string) error {
 	return fault.New(fault.PolicyInvalid, hint, "%s", g.From+": processes.execute: "+message)
 }

@@ -17,6 +17,8 @@ const (
 	RootDir      = "rootfs"
 	MaskFile     = "masks/file"
 	MaskDir      = "masks/dir"
+	EmptyFile    = "masks/empty" // masks that can be opened
+	EmptyDir     = "masks/nothing"
 	GeneratedDir = "generated"
 )
 
@@ -57,7 +59,10 @@ func ociSpec(p *Plan, h *Host, id identity) *specs.Spec {
 	if p.Exec.Affinity > 0 {
 		seccomp.RefuseAffinity(s.Linux.Seccomp)
 	}
-	if len(p.Exec.Execute) > 0 {
+	switch {
+	case p.Exec.NoNative:
+		seccomp.RefuseMemoryFiles(s.Linux.Seccomp)
+	case len(p.Exec.Execute) > 0:
 		seccomp.RefuseMemory(s.Linux.Seccomp)
 	}
 	if p.Exec.NoSpawn {
@@ -168,7 +173,12 @@ func ViewMount(i int, m rootfs.Mount, e Exec) specs.Mount {
 		return specs.Mount{Destination: m.Target, Type: "tmpfs", Source: "tmpfs", Options: tmpfsOptions(m, e)}
 	case rootfs.MountMask:
 		source := MaskFile
-		if m.Dir {
+		switch {
+		case m.Empty && m.Dir:
+			source = EmptyDir
+		case m.Empty:
+			source = EmptyFile
+		case m.Dir:
 			source = MaskDir
 		}
 		return specs.Mount{Destination: m.Target, Type: "bind", Source: source, Options: bindOptions(m.Dir, "ro", "noexec")}

@@ -85,6 +85,8 @@ type Exec struct {
 	Execute []string `json:"execute,omitempty"`
 	// NoSpawn: the program starts no process, and executes no other program.
 	NoSpawn bool `json:"no_spawn,omitempty"`
+	// NoNative: what the program can write is mounted noexec, and it makes no files in memory.
+	NoNative bool `json:"no_native,omitempty"`
 	// Guard is the guard in the interpreter; nil: none.
 	Guard  *Guard        `json:"guard,omitempty"`
 	Limits policy.Limits `json:"limits,omitzero"`

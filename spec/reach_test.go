@@ -25,10 +25,10 @@ func (t closedTree) Lstat(p string) (hostfs.Info, error) {
 }
 
 func TestMakeWay(t *testing.T) {
-	const policy = "version = 1\nfiles = { base = \"host\", read = [\"/srv/a/b/in\"], write = [\"/srv/a/b/out\", \"/srv/open\"] }\n"
+	const policy = "version = 1\nfiles = { base = \"host\", read = [\"/pool/a/b/in\"], write = [\"/pool/a/b/out\", \"/pool/open\"] }\n"
 	tree := closedTree{roottest.Files{
-		"/srv": "/", "/srv/a": "/", "/srv/a/b": "/", "/srv/a/b/in": "/", "/srv/a/b/out": "/", "/srv/open": "/", "/etc": "/", "/usr": "/",
-	}, []string{"/srv/a", "/srv/a/b"}}
+		"/pool": "/", "/pool/a": "/", "/pool/a/b": "/", "/pool/a/b/in": "/", "/pool/a/b/out": "/", "/pool/open": "/", "/etc": "/", "/usr": "/",
+	}, []string{"/pool/a", "/pool/a/b"}}
 	for _, c := range []struct {
 		host func(*Host)
 		want int
@@ -51,7 +51,7 @@ func TestMakeWay(t *testing.T) {
 				t.Errorf("%s comes after what is below it", m.Target)
 			}
 		}
-		if len(made) != c.want || c.want == 1 && made[0].Target != "/srv/a" {
+		if len(made) != c.want || c.want == 1 && made[0].Target != "/pool/a" {
 			t.Errorf("%+v", made)
 		}
 	}

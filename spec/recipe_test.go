@@ -52,6 +52,8 @@ var keyExamples = map[string]struct{ rest, one, other string }{
 	"network.mode":         {"", "[network]\nmode = 'isolated'", "[network]\nmode = 'host'"},
 	"network.ports":        {"", "[network]\nports = []", "[network]\nports = [8000]"},
 	"network.services":     {"", "[network]\nservices = []", "[network]\nservices = ['http://127.0.0.1:8000']"},
+	"files.deny.path":      {"", "[files]\ndeny = [{ path = '/etc/hosts' }]", "[files]\ndeny = [{ path = '/etc/services' }]"},
+	"files.deny.as":        {"", "[files]\ndeny = [{ path = '/etc/services' }]", "[files]\ndeny = [{ path = '/etc/services', as = 'empty' }]"},
 	"network.env_urls": {
 		"[env]\nset = { URL = 'http://127.0.0.1:8000' }\n", "[network]\nenv_urls = true", "[network]\nenv_urls = false",
 	},
@@ -85,6 +87,7 @@ var keyExamples = map[string]struct{ rest, one, other string }{
 	"views":             {"", "[views.judge]\nread = ['/home/ada/work']", "[views.judge]\ndeny = ['/home/ada/work']"},
 	"processes.guard":   {"", "[processes]\nguard = ''", "[processes]\nguard = 'python'"},
 	"processes.steps":   {"", "[processes]\nguard = 'python'", "[processes]\nguard = 'python'\nsteps = 10"},
+	"processes.native":  {"[workspace]\nsource = 'tmpfs'", "[processes]\nnative = true", "[processes]\nnative = false"},
 	"processes.spawn":   {"", "[processes]\nspawn = true", "[processes]\nspawn = false"},
 }
 

@@ -65,6 +65,9 @@ func Resolve(p *policy.Policy, h *Host) (*Plan, error) {
 	if err := cores(p, h, plan); err != nil {
 		return nil, err
 	}
+	if err := native(p, h, plan); err != nil {
+		return nil, err
+	}
 	if err := execute(p, h, plan); err != nil {
 		return nil, err
 	}
@@ -182,7 +185,7 @@ func execOf(p *policy.Policy, h *Host, id identity, dir, home string) Exec {
 		Env: map[string]string{
 			"PATH": defaultEnv, "HOME": home, "USER": id.name, "LOGNAME": id.name, "LANG": "C.UTF-8",
 		},
-		EnvAllow: slices.Clone(p.Env.Allow), EnvDeny: slices.Clone(p.Env.Deny), EnvSet: maps.Clone(p.Env.Set), Redact: p.Env.Redact, NoSpawn: !p.Processes.Spawn,
+		EnvAllow: slices.Clone(p.Env.Allow), EnvDeny: slices.Clone(p.Env.Deny), EnvSet: maps.Clone(p.Env.Set), Redact: p.Env.Redact, NoSpawn: !p.Processes.Spawn, NoNative: !p.Processes.Native,
 	}
 	for _, f := range h.ProcFiles {
 		switch {

@@ -223,7 +223,7 @@ func needLines(needs []explain.Need) []string {
 }
 
 func (x *Explainer) path(name string) (*reply, error) {
-	full, err := x.absolute(name)
+	full, err := absolute(x.Caller, name)
 	if err != nil {
 		return nil, err
 	}
@@ -233,19 +233,19 @@ func (x *Explainer) path(name string) (*reply, error) {
 
 // absolute makes a path absolute as the caller's shell would. It does not clean the path, because the meaning of ".." depends on
 // symlinks.
-func (x *Explainer) absolute(name string) (string, error) {
+func absolute(p *caller.Caller, name string) (string, error) {
 	first, rest, _ := strings.Cut(name, "/")
 	switch {
-	case first == "~" && x.Env["HOME"] != "":
-		return x.Env["HOME"] + "/" + rest, nil
+	case first == "~" && p.Env["HOME"] != "":
+		return p.Env["HOME"] + "/" + rest, nil
 	case strings.HasPrefix(first, "~"):
 		return "", fault.Usage(fmt.Sprintf("%q: no such home is known", name), "write the whole path, or ./"+name+" for a file of that name")
 	case strings.HasPrefix(name, "/"):
 		return name, nil
-	case x.CwdErr != nil:
+	case p.CwdErr != nil:
 		return "", fault.Usage("the current directory no longer exists", "write the whole path")
 	}
-	return x.Cwd + "/" + strings.TrimPrefix(name, "./"), nil
+	return p.Cwd + "/" + strings.TrimPrefix(name, "./"), nil
 }
 
 func (x *Explainer) netHost(text string) (*reply, error) {

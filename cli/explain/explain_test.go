@@ -138,7 +138,7 @@ func TestAbsolute(t *testing.T) {
 	for name, want := range map[string]string{
 		"/a/../b": "/a/../b", "./a": "/w/a", "a/..": "/w/a/..", "..": "/w/..", "~": "/h/", "~/x": "/h/x", "~bob/x": "",
 	} {
-		got, err := x.absolute(name)
+		got, err := absolute(x.Caller, name)
 		if got != want || (want == "") != (err != nil) {
 			t.Errorf("%q is %q, %v", name, got, err)
 		}

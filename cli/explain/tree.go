@@ -140,6 +140,8 @@ func origin(n explain.Node) string {
 	switch {
 	case n.Kind == rootfs.PlaceOwn || n.Rule == "default":
 		text = "every sandbox"
+	case n.Why != "":
+		text += "  " + show.Name(n.Why)
 	case n.From != "" && n.From != "default":
 		text += "  " + show.Name(n.From)
 	}

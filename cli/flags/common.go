@@ -1,11 +1,7 @@
 package flags
 
 import (
-	"fmt"
-
 	"github.com/urfave/cli/v2"
-
-	"github.com/sandboxrun/sandboxrun/fault"
 )
 
 // JSON is the flag of commands that print JSON on demand.
@@ -27,19 +23,6 @@ func Policy() cli.Flag {
 // Keep is the flag for what a sandbox leaves on disk.
 func Keep() cli.Flag {
 	return &cli.BoolFlag{Name: "keep", Usage: "leave the workspace of source = \"disk\", and copies, when the sandbox has ended, and say where they are"}
-}
-
-// later are flags of the command line's contract that this version does not support. They are refused, never ignored.
-func later() []string { return []string{"translate"} }
-
-// RefuseLater refuses these flags.
-func RefuseLater(c *cli.Context) error {
-	for _, name := range later() {
-		if c.IsSet(name) {
-			return fault.Usage(fmt.Sprintf("--%s is not supported yet", name), "leave it out")
-		}
-	}
-	return nil
 }
 
 // Again is the String of a flag that collects values, after Set. The library copies values through it, and Set must not collect that copy.

@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"path/filepath"
 	"slices"
 
 	"github.com/urfave/cli/v2"
@@ -74,6 +75,20 @@ func (g Grants) View(p *caller.Caller, name string) (v container.View, err error
 	}
 	v.View, err = policy.ViewOf(policy.Input{Cwd: p.Cwd, Home: p.Env["HOME"], Env: p.Env, Flags: g})
 	return v, err
+}
+
+// TakeHostCwd takes an absolute --cwd out: with --translate it is a directory of the host, which has its name inside only when the view
+// is known.
+func (g *Grants) TakeHostCwd() string {
+	dir := ""
+	*g = slices.DeleteFunc(*g, func(f policy.Flag) bool {
+		host := f.Name == "cwd" && filepath.IsAbs(f.Value)
+		if host {
+			dir = f.Value
+		}
+		return host
+	})
+	return dir
 }
 
 // grantFlag adds to the policy each time that it occurs.

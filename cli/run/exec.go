@@ -29,7 +29,6 @@ func (p *Commands) Exec() *cli.Command {
 			&cli.StringFlag{Name: "cwd", Aliases: []string{"C"}, Usage: "start in `DIR` inside, relative to the policy's working directory (default: that directory)"},
 			&cli.BoolFlag{Name: "stdin", Aliases: []string{"i"}, Usage: "pass standard input on to the program"},
 			&cli.BoolFlag{Name: "detach", Aliases: []string{"d"}, Usage: "print the exec's name when the program has started, and leave it running"},
-			&cli.BoolFlag{Name: "translate", Hidden: true},
 		),
 		Action: func(c *cli.Context) error {
 			p.jsonResult = c.Bool("json")
@@ -47,9 +46,6 @@ func (p *Commands) exec(c *cli.Context) error {
 		return err
 	}
 	p.jsonResult = c.Bool("json")
-	if err := flags.RefuseLater(c); err != nil {
-		return err
-	}
 	if err := refuseAttached(c); err != nil {
 		return err
 	}
@@ -95,7 +91,7 @@ func (p *Commands) exec(c *cli.Context) error {
 
 // request reads the flags that run and exec share.
 func (p *Commands) request(c *cli.Context, command []string) (container.Request, error) {
-	req := container.Request{Args: command, Caller: p.Env}
+	req := container.Request{Args: command, Caller: p.Env, Translate: c.Bool("translate")}
 	if len(command) == 0 {
 		return req, fault.Usage("the command is missing", flags.Help(c))
 	}

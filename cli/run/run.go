@@ -47,6 +47,7 @@ func execFlags() []cli.Flag {
 		&cli.BoolFlag{Name: "tty", Aliases: []string{"t"}, Usage: "give the program its own terminal"},
 		resultFlag(),
 		&cli.StringFlag{Name: "output-dir", Usage: "also write the program's whole output to the new files stdout and stderr in `DIR`"},
+		&cli.BoolFlag{Name: "translate", Usage: "replace paths of the host in the command, --cwd and the variables by their paths inside"},
 		&cli.StringFlag{Name: "view", Usage: "show the program what [views.`NAME`] of the policy says, and hide what that denies"},
 	}
 }
@@ -66,9 +67,6 @@ func (p *Commands) Run() *cli.Command {
 }
 
 func (p *Commands) run(c *cli.Context) error {
-	if err := flags.RefuseLater(c); err != nil {
-		return err
-	}
 	if err := p.wantResult(c); err != nil {
 		return err
 	}
@@ -84,6 +82,9 @@ func (p *Commands) run(c *cli.Context) error {
 		if caller.IsTerminal(p.In) && caller.IsTerminal(p.Out.File) {
 			req.Tty = caller.TerminalSize(p.In)
 		}
+	}
+	if req.Translate {
+		req.Dir = p.grants.TakeHostCwd()
 	}
 	o := container.Options{Owner: &owner.Owner{PID: os.Getpid()}, Once: true}
 	if o.Record, err = p.HostDir(c, "record"); err != nil {
@@ -105,12 +106,23 @@ func (p *Commands) run(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	if d.StaysInPlace(p.Caller) && sb.ShowsDir(p.Cwd) {
-		req.Dir = p.Cwd
-	}
+	p.stay(d, sb, &req)
 	err = p.execute(sb, req, signals)
 	if derr := sb.Delete(key); err == nil {
 		err = derr
 	}
 	return err
+}
+
+// stay starts the program in the caller's directory, if the view has it.
+func (p *Commands) stay(d *plan.Decision, sb *container.Sandbox, req *container.Request) {
+	switch {
+	case req.Dir != "" || !d.StaysInPlace(p.Caller):
+	case req.Translate:
+		if _, _, ok := sb.Names().Inside(p.Cwd, container.ResolveSoFar); ok {
+			req.Dir = p.Cwd
+		}
+	case sb.ShowsDir(p.Cwd):
+		req.Dir = p.Cwd
+	}
 }

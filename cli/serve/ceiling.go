@@ -34,7 +34,7 @@ func theirs() map[string][]string {
 	return map[string][]string{
 		"create": {"policy", "policy_text", "read", "write", "bind", "deny", "allow_host", "cwd"},
 		"exec": {
-			"sandbox", "argv", "cwd", "env", "timeout", "memory", "pids", "put", "fresh", "collect", "answer", "on_output_limit", "stdin", "stdin_base64",
+			"sandbox", "argv", "cwd", "env", "timeout", "memory", "pids", "put", "fresh", "collect", "answer", "on_output_limit", "translate", "stdin", "stdin_base64",
 			"stdin_open", "stream", "tty",
 		},
 		"exec/stdin": {"id", "data", "base64", "eof"}, "exec/resize": {"id", "rows", "cols"}, "cancel": {"id"},

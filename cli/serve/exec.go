@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"path"
 	"sync"
 	"time"
 	"unicode/utf8"
@@ -40,6 +41,8 @@ type execParams struct {
 	Bind    []string            `json:"bind"`
 	Deny    []string            `json:"deny"`
 	OnLimit string              `json:"on_output_limit"`
+
+	Translate bool `json:"translate"`
 
 	Stdin       *string `json:"stdin"`        // all of it
 	StdinBase64 *string `json:"stdin_base64"` // the same, of any bytes
@@ -169,7 +172,10 @@ func (n *session) execRequest(b *served, x *servedExec, r *rpc.Request) (contain
 	q := &x.q
 	req := container.Request{
 		Args: q.Argv, Dir: q.Cwd, Caller: n.Env, Env: q.Env, Timeout: time.Duration(q.Timeout), Memory: int64(q.Memory), Pids: q.Pids,
-		Cancel: &x.cancel, Carried: container.Carried{Fresh: q.Fresh, Answer: q.Answer, KillOnOutput: q.OnLimit == "kill"},
+		Cancel: &x.cancel, Translate: q.Translate, Carried: container.Carried{Fresh: q.Fresh, Answer: q.Answer, KillOnOutput: q.OnLimit == "kill"},
+	}
+	if n.ceiling != nil { // the program would learn of links of the host
+		req.Follow = path.Clean
 	}
 	switch {
 	case len(q.Argv) == 0:

@@ -44,7 +44,6 @@ type session struct {
 // served is a sandbox of a client's.
 type served struct {
 	sb   *container.Sandbox
-	view *rootfs.View
 	use  sync.RWMutex // held while something is done in it
 	gone bool
 }
@@ -229,7 +228,7 @@ func (n *session) create(_ context.Context, r *rpc.Request) (any, error) {
 	}
 	st := sb.State()
 	n.mu.Lock()
-	n.boxes[q.ID] = &served{sb: sb, view: d.Plan.View}
+	n.boxes[q.ID] = &served{sb: sb}
 	n.mu.Unlock()
 	return created{
 		ID: q.ID, Isolated: st.Isolated(), Weaker: st.Weaker, Checks: st.Checks, Limits: st.Limits, Paths: shownPaths(d.Plan.View),
@@ -320,42 +319,14 @@ func (n *session) path(_ context.Context, r *rpc.Request) (any, error) {
 			if !filepath.IsAbs(q.Host) {
 				return nil, badParams("path: %q is not absolute", q.Host)
 			}
-			host := q.Host
-			if n.ceiling == nil { // else the answer would tell of links of the host
-				host = withoutLinksSoFar(host)
+			follow := container.ResolveSoFar
+			if n.ceiling != nil { // the answer would tell of links of the host
+				follow = filepath.Clean
 			}
-			inside, writable, ok := b.view.InsideOf(host)
-			return pathAnswer(shownPath{inside, host, writable}, ok), nil
+			return explain.PathInside(b.sb.Names(), q.Host, follow), nil
 		}
-		if !filepath.IsAbs(q.Inside) {
-			q.Inside = filepath.Join(b.sb.State().Launch.Dir, q.Inside)
-		}
-		q.Inside = filepath.Clean(q.Inside)
-		host, writable, ok := b.view.HostOf(q.Inside)
-		return pathAnswer(shownPath{q.Inside, host, writable}, ok), nil
+		return explain.PathOutside(b.sb.Names(), q.Inside, b.sb.State().Launch.Dir), nil
 	})
-}
-
-func pathAnswer(s shownPath, ok bool) any {
-	if !ok {
-		return map[string]any{"shown": false}
-	}
-	return map[string]any{"shown": true, "inside": s.Inside, "host": s.Host, "writable": s.Writable}
-}
-
-// withoutLinksSoFar resolves the part of a path that exists.
-func withoutLinksSoFar(name string) string {
-	name = filepath.Clean(name)
-	rest := ""
-	for dir := name; ; dir = filepath.Dir(dir) {
-		if real, err := filepath.EvalSymlinks(dir); err == nil {
-			return filepath.Join(real, rest)
-		}
-		if dir == "/" {
-			return name
-		}
-		rest = filepath.Join(filepath.Base(dir), rest)
-	}
 }
 
 func (n *session) explain(_ context.Context, r *rpc.Request) (any, error) {

@@ -151,6 +151,9 @@ func View(plan *spec.Plan, t Trees, found *Sights) []forkexec.Op {
 			s.filesystem(m)
 		}
 	}
+	if plan.View.DeniesEmpty() {
+		s.ops = append(s.ops, forkexec.Op{Kind: forkexec.OpFile, Target: newRoot + rootfs.EmptyFile, Flags: 0o444})
+	}
 	s.ops = append(s.ops, found.steps()...)
 	s.seal(plan)
 	s.limitsView(plan)

@@ -43,6 +43,7 @@ type probe struct {
 type pathCalls struct { // -1: not made
 	stat, statfs, open, tmpfile, access int
 	changes                             []change
+	list                                *text // of a directory; nil: not made
 }
 
 type rlimitCall struct {
@@ -59,6 +60,7 @@ type text struct {
 const (
 	pathBuf    = 4096
 	listBuf    = 32 << 10
+	emptyBuf   = 1 << 10 // more than "." and ".." take, and one name of the longest
 	atFD       = unix.AT_FDCWD
 	tmpfile    = unix.O_TMPFILE | unix.O_RDWR | unix.O_CLOEXEC
 	onlyRead   = unix.O_RDONLY | unix.O_NONBLOCK | unix.O_NOCTTY | unix.O_CLOEXEC
@@ -74,8 +76,8 @@ func (p *probe) plan(c *Checker) {
 	for _, r := range refusedCalls(&c.subject) {
 		p.refused = append(p.refused, r.add(&p.calls))
 	}
-	p.fds = p.directory("/proc/self/fd")
-	p.processes = p.directory("/proc")
+	p.fds = p.directory("/proc/self/fd", listBuf)
+	p.processes = p.directory("/proc", listBuf)
 	p.signals(c)
 	p.limits(c)
 	p.lookAtPaths(c)
@@ -115,10 +117,10 @@ func (p *probe) file(stage forkexec.Stage, name string, size int) text {
 	return t
 }
 
-func (p *probe) directory(name string) text {
-	t := text{buf: make([]byte, listBuf)}
+func (p *probe) directory(name string, size int) text {
+	t := text{buf: make([]byte, size)}
 	t.opened = p.calls.Add(forkexec.InPlace, unix.SYS_OPENAT, atFD, name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
-	t.read = p.calls.Add(forkexec.InPlace, unix.SYS_GETDENTS64, forkexec.Result(t.opened), t.buf, listBuf)
+	t.read = p.calls.Add(forkexec.InPlace, unix.SYS_GETDENTS64, forkexec.Result(t.opened), t.buf, size)
 	p.close(forkexec.InPlace, t.opened)
 	return t
 }
@@ -196,6 +198,10 @@ func (p *probe) lookAt(i int, path hooks.Path, c *Checker) pathCalls {
 		return q
 	case hooks.Mask:
 		q.open = p.try(path.Inside, unix.R_OK, dir || regular, onlyRead)
+		if path.Empty && dir {
+			list := p.directory(path.Inside, emptyBuf)
+			q.list = &list
+		}
 	case hooks.WritableGrant:
 		q.open, q.access = p.access(path.Inside, unix.R_OK), p.access(path.Inside, unix.W_OK)
 		if dir {

@@ -41,7 +41,7 @@ func look(p hooks.Path) hooks.Node {
 }
 
 func nodeFrom(st *unix.Stat_t) hooks.Node {
-	return hooks.Node{Dev: st.Dev, Ino: st.Ino, Mode: st.Mode, UID: st.Uid, GID: st.Gid, Rdev: st.Rdev}
+	return hooks.Node{Dev: st.Dev, Ino: st.Ino, Mode: st.Mode, UID: st.Uid, GID: st.Gid, Rdev: st.Rdev, Size: st.Size}
 }
 
 // probePaths are what no program should see and no policy has granted. What is not on this host is left out.

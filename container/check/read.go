@@ -28,12 +28,24 @@ func (p *probe) content(t text) ([]byte, error) {
 	return t.buf[:n], nil
 }
 
+// names are those in a directory.
+func (p *probe) names(t text) ([]string, error) {
+	data, err := p.content(t)
+	var list []string
+	for d, rest := hostfs.NextDirent(data); d.Name != ""; d, rest = hostfs.NextDirent(rest) {
+		if d.Name != "." && d.Name != ".." {
+			list = append(list, d.Name)
+		}
+	}
+	return list, err
+}
+
 // numbers are the names in a directory that are numbers.
 func (p *probe) numbers(t text) ([]int, error) {
-	data, err := p.content(t)
+	names, err := p.names(t)
 	var list []int
-	for d, rest := hostfs.NextDirent(data); d.Name != ""; d, rest = hostfs.NextDirent(rest) {
-		if n, err := strconv.Atoi(d.Name); err == nil {
+	for _, name := range names {
+		if n, err := strconv.Atoi(name); err == nil {
 			list = append(list, n)
 		}
 	}
@@ -96,9 +108,16 @@ func (p *probe) readPath(i int, q pathCalls, seen *hooks.PathSeen) {
 	}
 	if q.statfs >= 0 && p.err(q.statfs) == nil {
 		seen.Inside.ReadOnly = p.statfs[i].Flags&unix.ST_RDONLY != 0
+		seen.Inside.NoExec = p.statfs[i].Flags&unix.ST_NOEXEC != 0
 	}
 	if q.open >= 0 {
 		seen.Open = p.err(q.open)
+	}
+	if q.list != nil {
+		names, err := p.names(*q.list)
+		if seen.Entries = len(names); err != nil && seen.Open == nil {
+			seen.Open = err
+		}
 	}
 	if q.access >= 0 {
 		seen.Write = p.err(q.access)

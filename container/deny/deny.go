@@ -262,27 +262,35 @@ func (l *lookout) stat() (st unix.Stat_t, shut string, err error) {
 }
 
 // Cover masks what stands bare: a directory by an empty one, anything else by a device that cannot be opened on such a
-// mount.
+// mount, or by an empty file.
 func (l *Found) Cover() []forkexec.Mount {
 	const safe = unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC
 	var mounts []forkexec.Mount
 	shut := map[string]bool{}
-	directory := func(target string) forkexec.Mount {
+	directory := func(target string, empty bool) forkexec.Mount {
+		mode := "mode=0"
+		if empty {
+			mode = "mode=0555"
+		}
 		return forkexec.Mount{
-			Source: "tmpfs", Target: target, Type: "tmpfs", Data: "mode=0,nr_inodes=2,size=4k", Flags: safe | unix.MS_RDONLY,
+			Source: "tmpfs", Target: target, Type: "tmpfs", Data: mode + ",nr_inodes=2,size=4k", Flags: safe | unix.MS_RDONLY,
 		}
 	}
 	for _, l := range l.list {
 		switch {
 		case l.shut != "" && !shut[l.shut]:
 			shut[l.shut] = true
-			mounts = append(mounts, directory(l.shut))
+			mounts = append(mounts, directory(l.shut, false))
 		case !l.bare:
 		case l.dir:
-			mounts = append(mounts, directory(l.Inside))
+			mounts = append(mounts, directory(l.Inside, l.Empty))
 		default:
+			source := "/dev/null"
+			if l.Empty {
+				source = rootfs.EmptyFile
+			}
 			mounts = append(mounts,
-				forkexec.Mount{Source: "/dev/null", Target: l.Inside, Flags: unix.MS_BIND},
+				forkexec.Mount{Source: source, Target: l.Inside, Flags: unix.MS_BIND},
 				forkexec.Mount{Target: l.Inside, Flags: unix.MS_BIND | unix.MS_REMOUNT | unix.MS_RDONLY | safe})
 		}
 	}

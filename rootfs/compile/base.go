@@ -1,9 +1,11 @@
 package compile
 
 import (
+	"fmt"
 	"io/fs"
 	"path"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/sandboxrun/sandboxrun/fault"
@@ -18,11 +20,14 @@ var SystemDirs = []string{"/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "
 // sysDirs are the parts of /sys that runtimes read to count processors and to choose page sizes.
 var sysDirs = []string{"/sys/devices/system/cpu", "/sys/devices/system/node", "/sys/kernel/mm/transparent_hugepage"} //nolint:gochecknoglobals // a table
 
-// hiddenTop are the top-level directories that base "host" never shows: people's files, what runs, what comes and goes,
-// and what the sandbox has of its own.
-var hiddenTop = []string{ //nolint:gochecknoglobals // a table
-	"home", "root", "proc", "sys", "dev", "tmp", "run", "mnt", "media", "lost+found", "boot",
+// hiddenTop are the top-level directories that base "host" never shows, and why.
+var hiddenTop = map[string]string{ //nolint:gochecknoglobals // a table
+	"home": "it has the homes of users", "root": "it is the home of root", "srv": "it has the data of services", "mnt": foreign, "media": foreign,
+	"run": "it is a run directory: sockets and secrets of what runs", "tmp": "the sandbox has its own", "proc": "the sandbox has its own",
+	"sys": "the sandbox has its own", "dev": "the sandbox has its own", "lost+found": "it has lost files of users", "boot": "no program needs it",
 }
+
+const foreign = "other file systems are mounted there"
 
 // ownTop are the top-level directories that base rootfs never takes from its directory.
 var ownTop = []string{"proc", "sys", "dev", "tmp", "run"} //nolint:gochecknoglobals // a table
@@ -135,22 +140,64 @@ func (c *compiler) addHost(b rootfs.Base) error {
 	}
 	for _, mp := range c.mountPoints {
 		if c.inBase(mp) { // others are not even looked at: a dead network mount would hang
-			c.hide(mp, classHide)
+			c.conceal(mp, foreign)
 		}
 	}
+	c.hideHomes()
 	if c.User.Privileged {
 		for _, p := range rootOnly {
 			t, err := hostfs.Follow(c.tree, p)
 			if _, redirected := c.hands.First(t.Links); err == nil && !redirected {
 				c.hide(t.Real, classGuard)
+				c.hidden = append(c.hidden, rootfs.LeftOut{Path: t.Real, Why: "root alone may read it"})
 			}
 		}
 	}
 	return nil
 }
 
+// conceal hides a part of the base, and notes why.
+func (c *compiler) conceal(host, why string) {
+	c.hide(host, classHide)
+	c.hidden = append(c.hidden, rootfs.LeftOut{Path: host, Why: why})
+}
+
+// hideOwned hides what belongs to users in a top-level directory that the base shows, such as /data/USER.
+func (c *compiler) hideOwned(dir string) {
+	entries, err := hostfs.ListDir(c.Tree, dir, true)
+	if err != nil {
+		return // the program cannot list it either
+	}
+	for _, e := range entries {
+		if p := pathname.Join(dir, e.Name); e.UID != 0 && !slices.Contains(c.mountPoints, p) {
+			c.conceal(p, ownedBy(e.UID))
+		}
+	}
+}
+
+func ownedBy(uid int) string { return fmt.Sprintf("it belongs to user %d", uid) }
+
+// hideHomes hides homes of users that lie elsewhere than in /home. Many accounts of the system have a directory of root's for a home.
+func (c *compiler) hideHomes() {
+	data, err := c.tree.ReadFile("/etc/passwd")
+	if err != nil {
+		return
+	}
+	for line := range strings.Lines(string(data)) {
+		fields := strings.Split(strings.TrimSpace(line), ":")
+		const home = 5
+		if len(fields) <= home || !pathname.Clean(fields[home]) || !c.inBase(fields[home]) {
+			continue
+		}
+		if t, err := hostfs.Follow(c.tree, fields[home]); err == nil && t.Info.UID != 0 && c.inBase(t.Real) {
+			c.conceal(t.Real, "it is the home of user "+strconv.Itoa(t.Info.UID))
+		}
+	}
+}
+
 func (c *compiler) addHostTop(name string) {
-	p, hidden := "/"+name, slices.Contains(hiddenTop, name)
+	p := "/" + name
+	why, hidden := hiddenTop[name]
 	info, err := c.tree.Lstat(p)
 	if err != nil {
 		return
@@ -159,13 +206,24 @@ func (c *compiler) addHostTop(name string) {
 		c.copyLink(p, p)
 		if t, err := hostfs.Follow(c.tree, p); hidden && err == nil && t.Real != "/" {
 			c.hide(t.Real, classGuard) // /home may be a link to /var/home
+			c.hidden = append(c.hidden, rootfs.LeftOut{Path: t.Real, Why: why})
 		}
 		return
 	}
-	if !info.Mode.IsDir() || hidden || info.UID != 0 || slices.Contains(c.mountPoints, p) {
+	switch {
+	case !info.Mode.IsDir():
+		return
+	case hidden:
+	case info.UID != 0:
+		why = ownedBy(info.UID)
+	case slices.Contains(c.mountPoints, p):
+		why = foreign
+	default:
+		c.showTop(p, p)
+		c.hideOwned(p)
 		return
 	}
-	c.showTop(p, p)
+	c.hidden = append(c.hidden, rootfs.LeftOut{Path: p, Why: why})
 }
 
 // showTop binds a top-level directory. An empty one is made instead, so that targets can be made in it.

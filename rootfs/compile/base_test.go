@@ -107,12 +107,12 @@ func TestBaseHost(t *testing.T) {
 	}
 	checkView(t, tree, v)
 	roottest.Same(t, "mounts", roottest.Mounts(v), []string{
-		"ro /etc/", "ro /srv/", "ro /usr/", "ro /var/", "ro /data/", "generated /etc/group", "generated /etc/hostname",
+		"ro /etc/", "ro /usr/", "ro /var/", "ro /data/", "generated /etc/group", "generated /etc/hostname",
 		"generated /etc/hosts", "generated /etc/passwd", "generated /etc/resolv.conf", "ro /usr/local/nfs/", "ro /sys/devices/system/cpu/",
 	})
 	roottest.Same(t, "entries", roottest.Entries(v, "/"), []string{
 		"/bin -> usr/bin", "/data/", "/dev/", "/etc/", "/home/", "/home/u/", "/lib -> usr/lib", "/lib64 -> usr/lib64", "/opt/",
-		"/proc/", "/run/", "/sbin -> usr/sbin", "/srv/", "/sys/", "/sys/devices/", "/sys/devices/system/", "/sys/devices/system/cpu/",
+		"/proc/", "/run/", "/sbin -> usr/sbin", "/sys/", "/sys/devices/", "/sys/devices/system/", "/sys/devices/system/cpu/",
 		"/tmp/", "/usr/", "/var/",
 	})
 	r.User.Privileged = true
@@ -247,5 +247,38 @@ func TestGrantsShowWhatTheBaseHides(t *testing.T) {
 	r.Policy = roottest.Rules(t, "base host", "read /etc")
 	if v, err = Compile(r); err != nil || len(v.Inside("/etc/shadow")) != 0 {
 		t.Errorf("root's files below a grant are shown: %q, %v", v.Inside("/etc/shadow"), err)
+	}
+}
+
+// TestBaseHostLeavesOut: what belongs to users is hidden on the top two levels, homes at any depth, and each has a reason.
+func TestBaseHostLeavesOut(t *testing.T) {
+	tree := roottest.Host(t, "d /usr/bin", "d /etc", "d /opt/tool/bin", "d /opt/ada/x", "d /pool/users/ada/x", "d /pool/users/root", "d /ada", "d /srv/www", "d /mnt/x", "m /mnt/x", "m /opt/nfs")
+	for p, uid := range map[string]int{"/opt/ada": 1000, "/pool/users/ada": 1001, "/ada": 1000} {
+		tree.Nodes[p].UID = uid
+	}
+	tree.Add("/etc/passwd", 0o644).Text = "root:x:0:0::/root:/bin/sh\nbin:x:2:2::/usr/bin:/bin/sh\nada:x:1001:1001::/pool/users/ada:/bin/sh\nbad\n"
+	v := compileOK(t, tree, "base host")
+	for p, shown := range map[string]bool{
+		"/opt/tool/bin": true, "/pool/users/root": true, "/usr/bin": true, "/opt/ada/x": false, "/pool/users/ada/x": false, "/ada": false,
+		"/srv/www": false, "/mnt/x": false, "/opt/nfs": false,
+	} {
+		if (v.Access(p) != rootfs.Hidden) != shown {
+			t.Errorf("%s: shown %v", p, !shown)
+		}
+	}
+	why := map[string]string{}
+	for _, h := range v.Hidden {
+		why[h.Path] = h.Why
+	}
+	for p, want := range map[string]string{
+		"/opt/ada": "it belongs to user 1000", "/pool/users/ada": "it is the home of user 1001", "/ada": "it belongs to user 1000",
+		"/srv": "it has the data of services", "/mnt": foreign, "/opt/nfs": foreign,
+	} {
+		if why[p] != want {
+			t.Errorf("%s: %q, want %q", p, why[p], want)
+		}
+	}
+	if v = compileOK(t, tree, "base host", "read /opt/ada/x"); v.Access("/opt/ada/x") == rootfs.Hidden || v.Access("/opt/ada") != rootfs.Hidden {
+		t.Error("a grant below what the base leaves out")
 	}
 }

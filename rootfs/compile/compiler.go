@@ -32,6 +32,7 @@ type compiler struct {
 	denied  map[string]string // host paths that are hidden → the rule that says so
 	absent  []rootfs.Denied
 	present []rootfs.Denied   // what masks hide
+	hidden  []rootfs.LeftOut  // what base "host" leaves out
 	held    map[string]string // links on the way of a deny that a program could replace → the rule
 }
 

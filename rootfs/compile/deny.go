@@ -20,6 +20,7 @@ type denier struct {
 	hosts   map[string]string        // host paths to hide → the rule
 	missing map[string]string        // host paths that do not exist
 	names   map[string]string        // paths inside: every mount at or below one is hidden
+	empty   map[string]bool          // rules of which the masks read as empty
 	masks   map[string]*rootfs.Mount // by target
 	shown   func(host string) iter.Seq2[string, *rootfs.Mount]
 	sources map[string]bool // of all binds, and all directories above
@@ -28,7 +29,7 @@ type denier struct {
 
 func (c *compiler) addDenies() error {
 	d := &denier{
-		compiler: c, hosts: c.denied, missing: map[string]string{}, names: map[string]string{}, masks: map[string]*rootfs.Mount{},
+		compiler: c, hosts: c.denied, missing: map[string]string{}, names: map[string]string{}, masks: map[string]*rootfs.Mount{}, empty: map[string]bool{},
 		shown: c.scene.HostNames(), sources: map[string]bool{}, workdir: c.startDir(),
 	}
 	for _, m := range c.scene.Mounts {
@@ -36,7 +37,10 @@ func (c *compiler) addDenies() error {
 			d.sources[up] = true
 		}
 	}
-	for _, g := range sortedGrants(c.Policy.Deny) {
+	for _, g := range c.Policy.DenyEmpty {
+		d.empty[g.From] = true
+	}
+	for _, g := range sortedGrants(c.Policy.Denies()) {
 		if err := d.add(g); err != nil {
 			return err
 		}
@@ -51,7 +55,7 @@ func (c *compiler) addDenies() error {
 	d.mount()
 	d.findAbsent()
 	for host, from := range d.missing {
-		note(c.denied, host, from) // so that a deny covers a secret that does not exist yet
+		d.rule(c.denied, host, from) // so that a deny covers a secret that does not exist yet
 	}
 	c.present = slices.DeleteFunc(c.present, func(p rootfs.Denied) bool {
 		m := c.scene.Mounts[p.Inside]
@@ -111,7 +115,7 @@ func (d *denier) addInside(g rootfs.Grant, inside string) error {
 	case spot.Path == "/":
 		return rootfs.Invalid("", "%s %q leads to the sandbox's root, which cannot be denied", g.From, g.Path)
 	default:
-		note(d.names, spot.Path, g.From)
+		d.rule(d.names, spot.Path, g.From)
 		if spot.Kind == rootfs.PlaceHost {
 			d.note(spot.Host, g.From, err)
 		}
@@ -126,9 +130,9 @@ func (d *denier) addLinks(links []pathname.Link, g rootfs.Grant) {
 		switch {
 		case !d.hands.Hold(l.At):
 		case l.Last:
-			note(d.hosts, l.At, g.From)
+			d.rule(d.hosts, l.At, g.From)
 		default:
-			note(d.held, l.At, g.From)
+			d.rule(d.held, l.At, g.From)
 		}
 	}
 }
@@ -163,9 +167,9 @@ func (d *denier) needed(host string) bool {
 
 func (d *denier) note(host, from string, err error) {
 	if err == nil {
-		note(d.hosts, host, from)
+		d.rule(d.hosts, host, from)
 	} else {
-		note(d.missing, host, from)
+		d.rule(d.missing, host, from)
 	}
 }
 
@@ -174,10 +178,24 @@ func (d *denier) addOthers() {
 	for _, rules := range []map[string]string{d.hosts, d.missing, d.held} {
 		for _, host := range slices.Collect(maps.Keys(rules)) {
 			for _, other := range d.places.Parts(host) {
-				note(rules, other, rules[host])
+				d.rule(rules, other, rules[host])
 			}
 		}
 	}
+}
+
+// rule is note, but a rule that refuses wins over one that shows nothing.
+func (d *denier) rule(rules map[string]string, key, from string) {
+	if old, ok := rules[key]; !ok || d.before(from, old) {
+		rules[key] = from
+	}
+}
+
+func (d *denier) before(a, b string) bool {
+	if d.empty[a] != d.empty[b] {
+		return !d.empty[a]
+	}
+	return a < b
 }
 
 // note keeps the first rule by name, so that the order of the policy does not show.
@@ -193,24 +211,28 @@ func (d *denier) addHardLinks() {
 	for host, from := range d.hosts {
 		if info, err := d.tree.Lstat(host); err == nil && !info.Mode.IsDir() && info.Nlink > 1 {
 			old, ok := wanted[info.Inode()]
-			if !ok || from < old {
+			if !ok || d.before(from, old) {
 				wanted[info.Inode()] = from
 			}
 		}
 	}
-	d.eachHardLink(wanted, func(host, from string) { note(d.hosts, host, from) })
+	d.eachHardLink(wanted, func(host, from string) { d.rule(d.hosts, host, from) })
 }
 
 // findMasks finds every path inside at which a mask is needed.
 func (d *denier) findMasks() {
 	for host, from := range d.hosts {
+		if dir := d.shutAbove(host); dir != "" {
+			d.skipped = append(d.skipped, fmt.Sprintf("%q cannot be searched, so the program sees an empty directory there: %s denies %q", dir, from, host))
+			host = dir
+		}
 		info, err := d.tree.Lstat(host)
 		if err != nil {
 			continue
 		}
 		for inside, m := range d.shown(host) {
 			d.addMask(inside, from, info.Mode)
-			d.present = append(d.present, rootfs.Denied{Inside: inside, Host: host, Grant: m.Source, Writable: m.Writable, From: from})
+			d.present = append(d.present, rootfs.Denied{Inside: inside, Host: host, Grant: m.Source, Writable: m.Writable, Empty: d.empty[from], From: from})
 		}
 	}
 	for _, m := range d.scene.Mounts {
@@ -222,6 +244,36 @@ func (d *denier) findMasks() {
 			d.maskBelow(d.names, m.Target, m)
 		}
 	}
+}
+
+// shutAbove gives the topmost directory above a host path in which a launcher that is root can mount nothing: its privilege in the
+// sandbox ends at files of other users. The program is one of the others there, and cannot search the directory either. It is
+// hidden whole, as other callers' launchers hide what they cannot search.
+func (d *denier) shutAbove(host string) string {
+	shut := ""
+	if !d.User.Privileged {
+		return shut
+	}
+	for up := range pathname.Ups(pathname.Parent(host)) {
+		if info, err := d.tree.Lstat(up); err == nil && !d.searched(info) {
+			shut = up
+		}
+	}
+	return shut
+}
+
+// searched says whether the launcher can search a directory in the sandbox, whether an idmapped mount shows it or another.
+func (d *denier) searched(info hostfs.Info) bool {
+	const owner, group, others = 0o100, 0o010, 0o001
+	mapped := func(id, own int) bool { return id == 0 || !d.User.Apart && id == own }
+	need := fs.FileMode(others)
+	if info.UID == 0 {
+		need |= owner
+	}
+	if info.GID == 0 {
+		need |= group
+	}
+	return mapped(info.UID, d.User.UID) && mapped(info.GID, d.User.GID) || info.Mode&need == need
 }
 
 // maskBelow masks a whole mount if p is, or lies below, one of the denied paths.
@@ -238,8 +290,8 @@ func (d *denier) maskBelow(denied map[string]string, p string, m *rootfs.Mount) 
 }
 
 func (d *denier) addMask(target, from string, mode fs.FileMode) {
-	if old := d.masks[target]; old == nil || from < old.From {
-		d.masks[target] = &rootfs.Mount{Kind: rootfs.MountMask, Target: target, Dir: mode.IsDir(), Link: mode&fs.ModeSymlink != 0, From: from}
+	if old := d.masks[target]; old == nil || d.before(from, old.From) {
+		d.masks[target] = &rootfs.Mount{Kind: rootfs.MountMask, Target: target, Dir: mode.IsDir(), Link: mode&fs.ModeSymlink != 0, Empty: d.empty[from], From: from}
 	}
 }
 
@@ -277,7 +329,7 @@ func (d *denier) findAbsent() {
 	names := d.scene.HostNames()
 	for host, from := range d.missing {
 		for inside, m := range names(host) {
-			d.absent = append(d.absent, rootfs.Denied{Inside: inside, Host: host, Grant: m.Source, Writable: m.Writable, From: from})
+			d.absent = append(d.absent, rootfs.Denied{Inside: inside, Host: host, Grant: m.Source, Writable: m.Writable, Empty: d.empty[from], From: from})
 		}
 	}
 }

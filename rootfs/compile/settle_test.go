@@ -117,7 +117,7 @@ func TestPolicyReplacesTheBase(t *testing.T) {
 }
 
 func TestHomeAndTmp(t *testing.T) {
-	tree := roottest.Host(t, "f /home/u/f", "f /srv/home/x", "d /var/tmp/x", "l /var/scratch tmp")
+	tree := roottest.Host(t, "f /home/u/f", "f /srv/home/x", "f /pool/x", "d /var/tmp/x", "l /var/scratch tmp")
 	for _, c := range []struct {
 		home  string
 		rules []string
@@ -130,7 +130,7 @@ func TestHomeAndTmp(t *testing.T) {
 		{"/home/u", []string{"read /home/u/f"}, "/home/u", rootfs.PlaceTmpfs},
 		{"/tmp/h", nil, "/tmp/h", rootfs.PlaceTmpfs},
 		{"/srv/home", []string{"base host"}, "/srv/home", rootfs.PlaceTmpfs},
-		{"/srv/gone", []string{"base host"}, "/srv", rootfs.PlaceHost},
+		{"/pool/gone", []string{"base host"}, "/pool", rootfs.PlaceHost},
 		{"/home/u", []string{"base host"}, "/var/tmp", rootfs.PlaceTmpfs},
 		{"/home/u", []string{"base host"}, "/var/scratch", rootfs.PlaceTmpfs},
 		{"/home/u", []string{"read /var/tmp/x"}, "/var/tmp/x", rootfs.PlaceHost},

@@ -14,6 +14,19 @@ import (
 	"github.com/sandboxrun/sandboxrun/rootfs/survey"
 )
 
+// whyLeftOut says why base "host" leaves a path out, or the directory above it that it leaves out; "" if it does not.
+func (x *Explainer) whyLeftOut(p string) string {
+	for _, h := range x.View.Hidden {
+		if h.Path == p {
+			return ": " + h.Why
+		}
+		if pathname.Within(p, h.Path) {
+			return ": of " + pathname.Printable(h.Path) + ", " + h.Why
+		}
+	}
+	return ""
+}
+
 // systemRule says which rule of base "system" shows a path, or "".
 func (x *Explainer) systemRule(p string) string {
 	if cmp.Or(x.Policy.Base.Kind, rootfs.BaseSystem) != rootfs.BaseSystem {

@@ -159,7 +159,7 @@ func (x *Explainer) whyNotGranted(e *Explanation) {
 		rootfs.BaseNone:   "shows nothing",
 		rootfs.BaseRootfs: "shows what lies in " + pathname.Printable(x.Policy.Base.Dir),
 	}
-	e.say("no rule shows it, and %s %s", x.baseText(base), what[cmp.Or(x.Policy.Base.Kind, rootfs.BaseSystem)])
+	e.say("no rule shows it, and %s %s", x.baseText(base), what[cmp.Or(x.Policy.Base.Kind, rootfs.BaseSystem)]+x.whyLeftOut(e.Real))
 	if _, err := hostfs.Follow(x.seen.Tree, e.Real); errors.Is(err, fs.ErrNotExist) {
 		e.say("nor does the host have it")
 		return

@@ -25,8 +25,9 @@ type Node struct {
 	Size     int64            `json:"size,omitempty"`   // bytes: of a file or small directory; what memory holds at most
 	Rule     string           `json:"rule,omitempty"`   // as in Explanation
 	From     string           `json:"from,omitempty"`
-	Depth    int              `json:"depth"` // how many nodes are above it
-	Name     string           `json:"name"`  // its path below the nearest of these
+	Why      string           `json:"why,omitempty"` // of what base "host" hides
+	Depth    int              `json:"depth"`         // how many nodes are above it
+	Name     string           `json:"name"`          // its path below the nearest of these
 }
 
 // Nodes is the whole view as a tree, each node before those below it.
@@ -49,6 +50,16 @@ func (x *Explainer) Nodes() []Node {
 			r.key = rootfs.FromDefault
 		}
 		byPath[d.Inside] = Node{Path: d.Inside, Kind: rootfs.PlaceMask, Denied: true, Absent: true, Rule: r.key, From: r.from}
+	}
+	for _, h := range x.View.Hidden {
+		n, ok := byPath[h.Path]
+		switch m := x.seen.Mounts[h.Path]; {
+		case ok && (m == nil || m.Kind != rootfs.MountMask): // a grant shows it, or the sandbox has its own
+		case !ok && x.seen.Cover(h.Path) != nil: // something else is there
+		default:
+			n.Path, n.Kind, n.Dir, n.Why = h.Path, rootfs.PlaceMask, true, h.Why
+			byPath[h.Path] = n
+		}
 	}
 	for _, p := range []string{"/proc", "/dev"} {
 		byPath[p] = Node{Path: p, Kind: rootfs.PlaceOwn, Dir: true, Rule: rootfs.FromDefault}

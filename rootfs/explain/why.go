@@ -31,7 +31,7 @@ func rulesOf(p rootfs.Policy) map[string]rule {
 			rules[from] = rule{key, rootfs.PlaceOf(from), path}
 		}
 	}
-	for key, list := range map[string][]rootfs.Grant{keyRead: p.Read, keyWrite: p.Write, keyDeny: p.Deny, keyInterpreters: p.Empty} {
+	for key, list := range map[string][]rootfs.Grant{keyRead: p.Read, keyWrite: p.Write, keyDeny: p.Denies(), keyInterpreters: p.Empty} {
 		for _, g := range list {
 			if _, other, found := strings.Cut(g.From, ": files."); found && key == keyRead {
 				add("files."+other, g.From, g.Path) // files.interpreters shows by grants too
@@ -296,7 +296,7 @@ func (x *Explainer) whyHidden(e *Explanation) {
 		return
 	}
 	if e.Verdict == VerdictHidden {
-		e.say("%s hides %s", x.baseText(r), what)
+		e.say("%s hides %s%s", x.baseText(r), what, x.whyLeftOut(m.Target))
 		e.Hint = grantHint(e.Real)
 		return
 	}

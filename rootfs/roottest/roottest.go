@@ -26,7 +26,7 @@ type Tree struct {
 // Node is a file, directory or link of a Tree.
 type Node struct {
 	Mode fs.FileMode
-	Text string // of a link
+	Text string // of a link, or the content of a file
 	UID  int
 	GID  int
 	ino  uint64
@@ -168,6 +168,9 @@ func (f *Tree) ReadDir(p string) ([]string, error) {
 
 // ReadFile implements hostfs.Tree.
 func (f *Tree) ReadFile(p string) ([]byte, error) {
+	if n := f.Nodes[p]; n != nil && n.Text != "" && n.Mode.IsRegular() {
+		return []byte(n.Text), nil
+	}
 	if f.Nodes[p] == nil || !f.Content {
 		return nil, fs.ErrNotExist
 	}

@@ -2,6 +2,7 @@ package policy
 
 import (
 	"regexp"
+	"slices"
 
 	"github.com/sandboxrun/sandboxrun/rootfs"
 	"github.com/sandboxrun/sandboxrun/spec/document"
@@ -21,6 +22,9 @@ type info struct {
 
 // kindRecords is the kind of a list of tables.
 const kindRecords = "list of tables"
+
+// kindPathsOrTables is the kind of a list whose items are what schema says, or tables.
+const kindPathsOrTables = "list of paths or tables"
 
 // key is one key of a table that describes a T, with its reader and writer.
 type key[T any] struct {
@@ -193,6 +197,55 @@ func grantsKey[T any](name, doc string, at func(*T) *[]rootfs.Grant) key[T] {
 		},
 		get: func(t *T) any {
 			return listOf(*at(t), func(g rootfs.Grant) any { return g.Path })
+		},
+	}
+}
+
+// denyAs are the values of as, of an item of files.deny.
+const (
+	asDenied = "denied"
+	asEmpty  = "empty"
+)
+
+type deny struct{ path, as string }
+
+// deniesKey is a list of paths, or of tables that say how the path is hidden.
+func deniesKey() key[Policy] {
+	inTable := []key[deny]{
+		pathKey("path", "The file or directory on the host.", false, func(d *deny) *string { return &d.path }).must(),
+		wordKey("as", "denied: to open it fails with EACCES. empty: a file reads as empty, and a directory has no entries.",
+			[]string{asDenied, asEmpty}, func(d *deny) *string { return &d.as }).byDefault(`"denied"`),
+	}
+	return key[Policy]{
+		info: info{
+			name: "deny", kind: kindPathsOrTables, inner: inner(inTable), schema: pathSchema,
+			doc: "Files and directories that are hidden, under every path that leads to them. A deny wins over every grant. An item is a path, or " +
+				"{ path, as }, where as = \"empty\" lets tools that read whole trees go on: a file then reads as empty, and a directory has no entries.",
+		},
+		set: func(s *scope, name string, p *Policy, v *document.Node) {
+			for _, item := range s.list(v, name, "a list of paths or tables") {
+				d := deny{}
+				if item.Kind == document.TableNode {
+					readTable(s, name, inTable, &d, item)
+				} else {
+					d.path, _ = s.path(item, name, s.hostPath)
+				}
+				switch g := (rootfs.Grant{Path: d.path, From: s.from(item.At, name)}); {
+				case d.path == "":
+				case d.as == asEmpty:
+					p.Files.DenyEmpty = append(p.Files.DenyEmpty, g)
+				default:
+					p.Files.Deny = append(p.Files.Deny, g)
+				}
+			}
+		},
+		get: func(p *Policy) any {
+			return listOf(p.Files.Denies(), func(g rootfs.Grant) any {
+				if slices.Contains(p.Files.DenyEmpty, g) {
+					return map[string]any{"path": g.Path, "as": asEmpty}
+				}
+				return g.Path
+			})
 		},
 	}
 }

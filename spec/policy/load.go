@@ -65,7 +65,7 @@ func defaults() *Policy {
 		},
 		Env:       EnvPolicy{Redact: true},
 		Network:   netpolicy.Policy{Mode: netpolicy.Isolated, EnvURLs: true, Transparent: true, From: rootfs.FromDefault},
-		Processes: Processes{Spawn: true},
+		Processes: Processes{Spawn: true, Native: true},
 	}
 }
 

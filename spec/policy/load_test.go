@@ -164,7 +164,7 @@ func TestLoadEverything(t *testing.T) {
 			Wall: 90 * time.Second, Idle: 1500 * time.Millisecond, CPU: time.Minute, CPUs: 2, Memory: 512 << 20, Pids: 128,
 			File: 100, Disk: 1 << 40, Nofile: 1024, Output: 4096,
 		},
-		Processes: Processes{
+		Processes: Processes{Native: true,
 			Execute: []rootfs.Grant{{Path: "/usr/bin/python3", From: at(67, 12, "processes.execute")}},
 			Guard:   "python", Steps: 1000,
 		},
@@ -229,7 +229,7 @@ func TestDefaults(t *testing.T) {
 		t.Errorf("got %+v, want %+v", p, want)
 	}
 	if p.Enforce != "required" || p.User.Kind != "caller" || p.Files.Base.Kind != "system" || p.Files.Missing != "error" ||
-		!p.Env.Redact || p.Network.Mode != "isolated" || !p.Network.EnvURLs || !p.Network.Transparent || p.Network.Explain || p.Network.UpstreamProxy != "" || !p.Processes.Spawn {
+		!p.Env.Redact || p.Network.Mode != "isolated" || !p.Network.EnvURLs || !p.Network.Transparent || p.Network.Explain || p.Network.UpstreamProxy != "" || !p.Processes.Spawn || !p.Processes.Native {
 		t.Errorf("a default is not the documented one: %+v", p)
 	}
 }

@@ -53,7 +53,7 @@ func writeSection(b *strings.Builder, k info, prefix string) {
 	case k.named:
 		full += ".NAME"
 		title = "[" + full + "]"
-	case k.kind == kindRecords:
+	case k.kind == kindRecords || k.kind == kindPathsOrTables:
 		title = "[[" + full + "]]"
 	case k.schema != nil:
 		title = full

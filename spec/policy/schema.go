@@ -40,6 +40,8 @@ func keySchema(k info, prefix string) map[string]any {
 	switch {
 	case k.inner == nil:
 		s = k.schema()
+	case k.kind == kindPathsOrTables:
+		s["type"], s["items"] = "array", anyOf(k.schema(), inner())
 	case k.schema != nil: // a word or a table
 		s["anyOf"] = []any{k.schema(), inner()}
 	case k.named:

@@ -149,7 +149,7 @@ func baseKey() key[Policy] {
 		info: info{
 			name: "base", kind: `"system", "host", "none" or { rootfs = path }`, inner: inner(keys),
 			doc: "What the program sees without any grant, read-only. system: /usr, /lib*, /bin, and what installed programs keep in /etc and /var for every user to read. host: the host's whole root, " +
-				"without homes, run directories, mounts and the top directories of users. none: nothing. " +
+				"without homes, run directories, /srv, /mnt, /media, mounts, and the directories of users on the top two levels (/data/USER). none: nothing. " +
 				"{ rootfs = path }: a directory that has a root file system.",
 			schema: func() map[string]any { return map[string]any{"enum": words} },
 		},

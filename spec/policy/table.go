@@ -66,8 +66,7 @@ func filesKeys() []key[Policy] {
 			func(p *Policy) *[]rootfs.Grant { return &p.Files.Read }),
 		grantsKey("write", "Files and directories that the program can read and write, at their paths on the host.",
 			func(p *Policy) *[]rootfs.Grant { return &p.Files.Write }),
-		grantsKey("deny", "Files and directories that are hidden, under every path that leads to them. "+
-			"A deny wins over every grant.", func(p *Policy) *[]rootfs.Grant { return &p.Files.Deny }),
+		deniesKey(),
 		recordsKey("tmpfs", "Empty writable directories in memory.", tmpfsKeys(),
 			func(p *Policy) *[]rootfs.Tmpfs { return &p.Files.Tmpfs }, func(t *rootfs.Tmpfs) *string { return &t.From }),
 		recordKey("home", "The program's home directory, which is in memory.", tmpfsKeys()[1:],
@@ -185,6 +184,10 @@ func processKeys() []key[Policy] {
 		flagKey("spawn", "Whether the program may start processes. false: fork, vfork, clone of a process and every execve fail with EPERM; threads work. "+
 			"The program itself is executed as always, also a script with its interpreter, but a script that begins with #!/usr/bin/env needs a second execve and fails.",
 			func(p *Policy) *bool { return &p.Processes.Spawn }).byDefault("true"),
+		flagKey("native", "Whether the program may load native code from files that it can write. false: what it can write is mounted noexec, and it has no memfd_create, so the "+
+			"kernel refuses to execute such a file and to map it as code: dlopen, ctypes and extension modules work only from what is installed. Code in anonymous "+
+			"memory, as of a just-in-time compiler, is not refused: docs/security.md.",
+			func(p *Policy) *bool { return &p.Processes.Native }).byDefault("true"),
 		grantsKey("execute", "The only files that the program may execute, by their paths inside; if empty, every file. The interpreters that these files "+
 			"name after #! and their ELF loaders are allowed too. The program must not be able to change any of these files. What it can write is mounted noexec, "+
 			"and memfd_create makes only files that cannot be executed. Loading a library is no execution, and an ELF loader or an interpreter runs other programs "+

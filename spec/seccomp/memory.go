@@ -19,3 +19,10 @@ func RefuseMemory(s *specs.LinuxSeccomp) {
 	}
 	s.Syscalls = append(s.Syscalls, errno(unix.ENOSYS).rule(name, masked(1, known, 0)))
 }
+
+// RefuseMemoryFiles refuses memfd_create: the kernel maps every such file as code, also one that can never be executed.
+func RefuseMemoryFiles(s *specs.LinuxSeccomp) {
+	name := []string{"memfd_create"}
+	s.Syscalls = slices.DeleteFunc(s.Syscalls, func(r specs.LinuxSyscall) bool { return slices.Equal(r.Names, name) })
+	s.Syscalls = append(s.Syscalls, errno(unix.ENOSYS).rule(name))
+}

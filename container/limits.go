@@ -215,7 +215,7 @@ func (sb *Sandbox) limit(cmd *forkexec.Command, l effective, watch *disk.Watch) 
 	}
 	cmd.Limits = forkexec.Limits{
 		State: sb.dir, Wall: l.Wall, Idle: l.Idle, CPU: l.CPU, Memory: l.Memory, Pids: l.Pids,
-		SandboxPids: all, CPUs: len(held.CPUs), Groups: held.Groups,
+		SandboxPids: all, CPUs: len(held.CPUs), Groups: cgroup.ForExec(held.Groups, l.Memory, l.Pids),
 		WatchMemory: l.watchMemory, WatchPids: l.watchPids, Nproc: l.nproc,
 	}
 	if l.watchMemory {

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -79,8 +80,12 @@ func (s *Store) identity() (dev, ino uint64, err error) {
 
 // readOwn reads a file of a sandbox's directory. It must be the caller's own, with one name, and writable by nobody else.
 func (s *Store) readOwn(id, name string) ([]byte, error) {
-	f, err := s.root.OpenFile(filepath.Join(id, name), os.O_RDONLY|unix.O_NONBLOCK|unix.O_NOFOLLOW, 0)
+	path := filepath.Join(id, name)
+	f, err := s.root.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK|unix.O_NOFOLLOW, 0)
 	if err != nil {
+		if info, lerr := s.root.Lstat(path); lerr == nil && info.Mode()&fs.ModeSymlink != 0 {
+			err = s.changed(id, "%s is a symlink", name) // one that leads nowhere must not look like a sandbox that was never completed
+		}
 		return nil, err
 	}
 	defer f.Close()

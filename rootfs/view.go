@@ -22,6 +22,8 @@ type Entry struct {
 	Kind    EntryKind   `json:"kind"`
 	Mode    fs.FileMode `json:"mode,omitempty"`    // permission bits of a dir or file
 	Content string      `json:"content,omitempty"` // of a file; the target of a link
+	// Modified is the time of a copy's original, in nanoseconds since 1970: caches compare it. 0 is the time at which the entry is made.
+	Modified int64 `json:"modified,omitempty"`
 }
 
 // MountKind says what a Mount is.

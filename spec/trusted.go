@@ -20,9 +20,9 @@ import (
 
 // Trusted is a file or directory that the launcher trusts.
 type Trusted struct {
-	What  string // such as "the policy"
-	Path  string // for messages
-	Place hostfs.Location
+	What     string // such as "the policy"
+	Path     string // for messages
+	Location hostfs.Location
 	// Links are the directories that hold the symlinks on the way to Path.
 	Links []hostfs.Location
 	// Readable: programs may read it, so it is shown read-only. No grant may show other trusted files.
@@ -37,8 +37,8 @@ type Trusted struct {
 
 // Shown is a host path and its place: a granted path, or a mount below it.
 type Shown struct {
-	Path  string
-	Place hostfs.Location
+	Path     string
+	Location hostfs.Location
 }
 
 // Ground answers the questions of the check of grants about the machine.
@@ -78,8 +78,8 @@ func guardedIn(source string, g Ground) ([]rootfs.Grant, error) {
 	var list []rootfs.Grant
 	for _, t := range trusted {
 		for _, place := range shown {
-			if t.Readable && t.Place.Within(place.Place) {
-				list = append(list, rootfs.Grant{Path: place.path(t.Place), From: t.What})
+			if t.Readable && t.Location.Within(place.Location) {
+				list = append(list, rootfs.Grant{Path: place.path(t.Location), From: t.What})
 			}
 		}
 	}
@@ -93,14 +93,14 @@ func groundError(what string, err error) error {
 func places(list []Shown) []hostfs.Location {
 	out := make([]hostfs.Location, len(list))
 	for i, s := range list {
-		out[i] = s.Place
+		out[i] = s.Location
 	}
 	return out
 }
 
 // path is the host path of a place inside s.
 func (s Shown) path(p hostfs.Location) string {
-	return path.Join(s.Path, strings.TrimPrefix(p.Path, s.Place.Path))
+	return path.Join(s.Path, strings.TrimPrefix(p.Path, s.Location.Path))
 }
 
 // CheckTrusted refuses a view that lets a program write trusted files, or read those that it may not read. It looks only at the
@@ -184,10 +184,10 @@ func (in *inspection) hide() []string {
 
 // hostPath is the host path at which s shows a trusted place or a part of it. The result is false if it shows none.
 func (s Shown) hostPath(t *Trusted) (string, bool) {
-	if t.Place.Within(s.Place) {
-		return s.path(t.Place), true
+	if t.Location.Within(s.Location) {
+		return s.path(t.Location), true
 	}
-	return s.Path, s.Place.Within(t.Place)
+	return s.Path, s.Location.Within(t.Location)
 }
 
 func insidePath(m *rootfs.Mount, host string) string {
@@ -196,7 +196,7 @@ func insidePath(m *rootfs.Mount, host string) string {
 
 // judge compares one place that a mount shows with one trusted file.
 func (in *inspection) judge(m *rootfs.Mount, s Shown, t *Trusted) error {
-	if m.Writable && slices.ContainsFunc(t.Links, func(l hostfs.Location) bool { return l.Within(s.Place) }) {
+	if m.Writable && slices.ContainsFunc(t.Links, func(l hostfs.Location) bool { return l.Within(s.Location) }) {
 		return trustedError(m, t, "holds a symlink on the way to", "name "+t.What+" by a path without symlinks")
 	}
 	host, near := s.hostPath(t)
@@ -204,7 +204,7 @@ func (in *inspection) judge(m *rootfs.Mount, s Shown, t *Trusted) error {
 		return nil
 	}
 	inside := insidePath(m, host)
-	cover, part := in.cover.Mount(inside), !t.Place.Within(s.Place)
+	cover, part := in.cover.Mount(inside), !t.Location.Within(s.Location)
 	switch {
 	case t.State && in.hidden(m, inside, t):
 	case part && !t.Readable && !t.Output:

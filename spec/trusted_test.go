@@ -49,12 +49,12 @@ func TestCheckTrusted(t *testing.T) {
 	ground := fakeGround{
 		mounts: map[string]string{"/alias": "/srv/state", "/deep/mnt": "/srv", "/other": "/proj", "/part/in": "/srv/state/t1"},
 		trusted: []Trusted{
-			{What: "the state directory", Path: "/srv/state", Place: hostfs.Location{Dev: "8:1", Path: "/srv/state"}, State: true},
-			{What: "the policy", Path: "/proj/p.toml", Place: hostfs.Location{Dev: "8:1", Path: "/proj/p.toml"}, Readable: true, Links: []hostfs.Location{{Dev: "8:1", Path: "/links"}}},
-			{What: "output directory", Path: "/out", Place: hostfs.Location{Dev: "8:1", Path: "/out"}, Output: true},
-			{What: "the state directory", Path: "/x", Place: hostfs.Location{Dev: "8:2", Path: "/home"}, State: true},
-			{What: "the state directory", Path: "/usual/state", Place: hostfs.Location{Dev: "8:1", Path: "/usual/state"}, State: true, Absent: true},
-			{What: "the signing key", Path: "/keys/key", Place: hostfs.Location{Dev: "8:1", Path: "/keys/key"}},
+			{What: "the state directory", Path: "/srv/state", Location: hostfs.Location{Dev: "8:1", Path: "/srv/state"}, State: true},
+			{What: "the policy", Path: "/proj/p.toml", Location: hostfs.Location{Dev: "8:1", Path: "/proj/p.toml"}, Readable: true, Links: []hostfs.Location{{Dev: "8:1", Path: "/links"}}},
+			{What: "output directory", Path: "/out", Location: hostfs.Location{Dev: "8:1", Path: "/out"}, Output: true},
+			{What: "the state directory", Path: "/x", Location: hostfs.Location{Dev: "8:2", Path: "/home"}, State: true},
+			{What: "the state directory", Path: "/usual/state", Location: hostfs.Location{Dev: "8:1", Path: "/usual/state"}, State: true, Absent: true},
+			{What: "the signing key", Path: "/keys/key", Location: hostfs.Location{Dev: "8:1", Path: "/keys/key"}},
 		},
 	}
 	mask := rootfs.Mount{Kind: rootfs.MountMask, Target: "/srv/state", Dir: true}
@@ -106,9 +106,9 @@ func TestHide(t *testing.T) {
 	ground := fakeGround{
 		mounts: map[string]string{"/deep/mnt": "/srv", "/part/in": "/srv/state/t1"},
 		trusted: []Trusted{
-			{Path: "/srv/state", Place: hostfs.Location{Dev: "8:1", Path: "/srv/state"}, State: true},
-			{Path: "/usual/state", Place: hostfs.Location{Dev: "8:1", Path: "/usual/state"}, State: true, Absent: true},
-			{Path: "/keys/key", Place: hostfs.Location{Dev: "8:1", Path: "/keys/key"}},
+			{Path: "/srv/state", Location: hostfs.Location{Dev: "8:1", Path: "/srv/state"}, State: true},
+			{Path: "/usual/state", Location: hostfs.Location{Dev: "8:1", Path: "/usual/state"}, State: true, Absent: true},
+			{Path: "/keys/key", Location: hostfs.Location{Dev: "8:1", Path: "/keys/key"}},
 		},
 	}
 	for name, tt := range map[string]struct {

@@ -75,7 +75,7 @@ func (n *session) puts(b *served, named map[string]putValue) ([]container.Put, e
 		v := named[name]
 		limit := cmp.Or(int64(v.Max), transfer.DefaultMax)
 		if v.File != "" && v.Text == nil && v.Base64 == nil {
-			if err := n.ofHost("put: file", true, "send its content: base64"); err != nil {
+			if err := n.ofHost("put: file", "send its content: base64"); err != nil {
 				return nil, err
 			}
 			read, err := files.FromHost(n.Caller, b.sb, v.File, name, limit)
@@ -118,10 +118,10 @@ func (n *session) collects(values []collectValue) ([]container.Collect, error) {
 		if v.To == "" && c.Max > maxAnswer {
 			return nil, fault.New(fault.FileTooLarge, "copy it to the host: to; or get it in parts", "collect %q: an answer holds at most %d bytes of files", v.Path, maxAnswer)
 		}
-		if err := n.ofHost("collect: to", v.To != "", "leave it out: the answer has the content"); err != nil {
-			return nil, err
-		}
 		if v.To != "" {
+			if err := n.ofHost("collect: to", "leave it out: the answer has the content"); err != nil {
+				return nil, err
+			}
 			to, err := n.OnHost("collect", v.To)
 			if err != nil {
 				return nil, err

@@ -90,6 +90,9 @@ func (n *session) Call(ctx context.Context, r *rpc.Request) (any, error) {
 	if m == nil {
 		return nil, &rpc.Error{Code: rpc.CodeMethod, Message: fmt.Sprintf("there is no method %q", r.Method)}
 	}
+	if err := n.admits(r); err != nil {
+		return nil, rpcError(err)
+	}
 	result, err := m(n, ctx, r)
 	if err != nil {
 		return nil, rpcError(err)
@@ -189,12 +192,6 @@ type shownPath struct {
 func (n *session) create(_ context.Context, r *rpc.Request) (any, error) {
 	q, err := params[createParams](r)
 	if err != nil {
-		return nil, err
-	}
-	if err := n.ofHost("create: id", q.ID != "", "leave it out: the server chooses one"); err != nil {
-		return nil, err
-	}
-	if err := n.ofHost("create: record", q.Record != "", "leave it out"); err != nil {
 		return nil, err
 	}
 	if q.ID == "" {
@@ -363,9 +360,6 @@ func (n *session) explain(_ context.Context, r *rpc.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := n.ofHost("explain", true, "create says what a policy lacks"); err != nil {
-		return nil, err
-	}
 	var asks []explain.Ask
 	for _, text := range q.Ask {
 		a, err := explain.Classify(text)
@@ -393,9 +387,6 @@ func (n *session) explain(_ context.Context, r *rpc.Request) (any, error) {
 }
 
 func (n *session) doctor(ctx context.Context, _ *rpc.Request) (any, error) {
-	if err := n.ofHost("doctor", true, ""); err != nil {
-		return nil, err
-	}
 	report := doctor.Examine(ctx, doctor.Examination{State: n.state, Path: n.Env["PATH"]})
 	if err := ctx.Err(); err != nil {
 		return nil, err

@@ -125,6 +125,11 @@ func View(plan *spec.Plan, t Trees, found *Sights) []forkexec.Op {
 	for _, e := range plan.View.Entries {
 		s.entry(e)
 	}
+	for _, e := range plan.View.Entries { // after what is made in it
+		if e.Kind == rootfs.EntryDir && e.Modified != 0 {
+			s.ops = append(s.ops, forkexec.Op{Kind: forkexec.OpTimes, Target: newRoot + e.Path, Modified: e.Modified})
+		}
+	}
 	s.generated(plan.View)
 	pinned := map[string]rootfs.Mount{}
 	for _, m := range plan.View.Mounts {
@@ -178,7 +183,7 @@ func (s *steps) entry(e rootfs.Entry) {
 	case rootfs.EntrySymlink:
 		o.Kind, o.Source = forkexec.OpSymlink, e.Content
 	case rootfs.EntryFile:
-		o.Kind, o.Data, o.Flags = forkexec.OpFile, e.Content, uintptr(e.Mode)
+		o.Kind, o.Data, o.Flags, o.Modified = forkexec.OpFile, e.Content, uintptr(e.Mode), e.Modified
 	}
 	s.ops = append(s.ops, o)
 	s.made.add(e.Path)

@@ -1,7 +1,6 @@
 package build
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"os"
@@ -113,19 +112,12 @@ func (l *looker) directory(fd int, rel string, depth int) {
 		if err != nil || n == 0 {
 			return
 		}
-		// struct linux_dirent64: inode 8, offset 8, length 2, type 1, name
-		for rest := buf[:n]; len(rest) > 0; {
-			size := binary.NativeEndian.Uint16(rest[16:])
-			kind, name := rest[18], unix.ByteSliceToString(rest[19:size])
-			rest = rest[size:]
-			if name == "." || name == ".." {
-				continue
-			}
+		for d, rest := hostfs.NextDirent(buf[:n]); d.Name != ""; d, rest = hostfs.NextDirent(rest) {
 			if l.entries++; l.entries > l.most {
 				l.cut = true
 				return
 			}
-			l.entry(fd, kind, name, path.Join(rel, name), depth)
+			l.entry(fd, d.Kind, d.Name, path.Join(rel, d.Name), depth)
 		}
 	}
 }

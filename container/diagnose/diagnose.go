@@ -130,8 +130,7 @@ type Around struct {
 // Surroundings looks at what is around this process.
 func Surroundings() Around {
 	a := Around{UID: os.Geteuid(), Setting: sysctl}
-	data, _ := os.ReadFile("/proc/thread-self/status")
-	status := procfs.StatusFields(string(data))
+	status, _ := procfs.Status("thread-self")
 	a.Filter, a.NoNewPrivs = status["Seccomp"] == "2", status["NoNewPrivs"] == "1"
 	if a.UID == 0 {
 		a.lacking = lackingCapabilities(status["CapEff"])

@@ -16,11 +16,11 @@ import (
 	"github.com/sandboxrun/sandboxrun/container"
 	"github.com/sandboxrun/sandboxrun/container/cgroup"
 	"github.com/sandboxrun/sandboxrun/container/diagnose"
-	"github.com/sandboxrun/sandboxrun/container/lookup"
 	"github.com/sandboxrun/sandboxrun/container/procfs"
 	"github.com/sandboxrun/sandboxrun/container/trust"
 	"github.com/sandboxrun/sandboxrun/fault"
 	"github.com/sandboxrun/sandboxrun/forkexec"
+	"github.com/sandboxrun/sandboxrun/rootfs/elf"
 	"github.com/sandboxrun/sandboxrun/spec"
 	"github.com/sandboxrun/sandboxrun/spec/policy"
 	"github.com/sandboxrun/sandboxrun/spec/seccomp"
@@ -158,12 +158,11 @@ func ownLoader() (string, error) {
 		return "", err
 	}
 	defer f.Close()
-	head := make([]byte, lookup.HeadSize)
-	n, err := f.ReadAt(head, 0)
-	if n == 0 {
+	needs, err := elf.Read(f)
+	if err != nil {
 		return "", fmt.Errorf("read own binary: %w", err)
 	}
-	return lookup.Loader(f, head[:n]), nil
+	return needs.Interp, nil
 }
 
 // stateFacts are about the state directory, or the one in which it would be made.

@@ -135,11 +135,13 @@ func Open(o *Owner) (*os.File, error) {
 		pidfd.Close()
 		return nil, fault.New(fault.SandboxUnavailable, "", "open owner, process %d: %w", o.PID, err)
 	}
-	if err != nil || o.StartTime != 0 && o.StartTime != start || !procfs.PidfdAlive(pidfd) {
+	boot := bootID()
+	otherBoot := o.BootID != "" && boot != "" && o.BootID != boot
+	if err != nil || o.StartTime != 0 && o.StartTime != start || otherBoot || !procfs.PidfdAlive(pidfd) {
 		pidfd.Close()
 		return nil, fault.New(fault.OwnerGone, ownerHint, "open owner: process %d has ended", o.PID)
 	}
-	o.StartTime, o.BootID = start, bootID()
+	o.StartTime, o.BootID = start, boot
 	o.Name = cmp.Or(o.Name, Comm(o.PID), "hidden")
 	return pidfd, nil
 }

@@ -65,7 +65,13 @@ func PidfdWait(f *os.File, ms int) bool {
 	}
 }
 
-// StatusFields reads /proc/PID/status.
+// Status reads /proc/PID/status; who is a number, "self" or "thread-self".
+func Status(who string) (map[string]string, error) {
+	text, err := os.ReadFile("/proc/" + who + "/status")
+	return StatusFields(string(text)), err
+}
+
+// StatusFields reads the text of /proc/PID/status.
 func StatusFields(text string) map[string]string {
 	fields := map[string]string{}
 	for line := range strings.Lines(text) {

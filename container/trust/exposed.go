@@ -80,7 +80,7 @@ func (g *ground) writable(v *rootfs.View) ([]string, error) {
 			return nil, fmt.Errorf("find out where %q is: %w", m.Source, err)
 		}
 		for _, s := range shown {
-			list = append(list, s.Place.Dev+" "+s.Place.Path)
+			list = append(list, s.Location.Dev+" "+s.Location.Path)
 		}
 	}
 	return list, nil

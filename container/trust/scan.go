@@ -55,7 +55,7 @@ func (g *ground) statesInUse() inUse {
 		if name, err := os.Readlink("/proc/self/fd/" + strconv.Itoa(fd)); err == nil && !seen[place] {
 			seen[place] = true
 			found.known = append(found.known, spec.Trusted{
-				What: "a state directory in use", Path: filepath.Dir(filepath.Dir(name)), Place: place, State: true,
+				What: "a state directory in use", Path: filepath.Dir(filepath.Dir(name)), Location: place, State: true,
 			})
 		}
 	})
@@ -122,10 +122,8 @@ func EachInit(found func(proc string)) {
 // libcontainer, and nothing takes that from it. To ask costs a tenth of a look into /proc. Where /proc is that of a PID namespace
 // above ours the numbers in it are not ours, and any process may.
 func sessionLeaders() func(pid int) bool {
-	status, err := os.ReadFile("/proc/self/status")
-	_, text, _ := strings.Cut(string(status), "\nNSpid:")
-	line, _, _ := strings.Cut(text, "\n")
-	if err != nil || len(strings.Fields(line)) != 1 {
+	status, err := procfs.Status("self")
+	if err != nil || len(strings.Fields(status["NSpid"])) != 1 {
 		return func(int) bool { return true }
 	}
 	return func(pid int) bool {

@@ -112,7 +112,7 @@ func KeptFrom(state string, root *os.Root, v *rootfs.View) ([]string, error) {
 	}
 	defer dir.Close()
 	t := spec.Trusted{What: ownState, Path: state, State: true}
-	if t.Place, err = procfs.LocationOf(dir, mounts); err != nil {
+	if t.Location, err = procfs.LocationOf(dir, mounts); err != nil {
 		return nil, fmt.Errorf("find out where the state directory is: %w", err)
 	}
 	g.known = append(g.known, t)
@@ -151,7 +151,7 @@ func (g *ground) directory(what, path string) error {
 		if err == nil {
 			f.Close()
 			t.Absent = len(missing) > 0
-			t.Place.Path = filepath.Join(append([]string{t.Place.Path}, missing...)...)
+			t.Location.Path = filepath.Join(append([]string{t.Location.Path}, missing...)...)
 			g.known = append(g.known, t)
 			return nil
 		}
@@ -175,7 +175,7 @@ func (g *ground) walk(path string, t *spec.Trusted, file bool) (*os.File, error)
 		err = unix.ENOENT
 	}
 	if err == nil {
-		t.Place, err = procfs.LocationOf(w.At, g.mounts)
+		t.Location, err = procfs.LocationOf(w.At, g.mounts)
 	}
 	if err != nil {
 		if w.At != nil {
@@ -202,7 +202,7 @@ func (g *ground) Shown(path string) ([]spec.Shown, error) {
 	for _, m := range g.mounts {
 		rel, err := filepath.Rel(m.Target, path)
 		if uint64(m.ID) == st.Mnt_id && err == nil && filepath.IsLocal(rel) {
-			list = append(list, spec.Shown{Path: path, Place: hostfs.Location{Dev: m.Dev, Path: filepath.Join(m.Path, rel)}})
+			list = append(list, spec.Shown{Path: path, Location: hostfs.Location{Dev: m.Dev, Path: filepath.Join(m.Path, rel)}})
 			break
 		}
 	}
@@ -215,7 +215,7 @@ func (g *ground) Shown(path string) ([]spec.Shown, error) {
 	below := strings.TrimSuffix(path, "/") + "/"
 	for _, m := range g.mounts {
 		if strings.HasPrefix(m.Target, below) {
-			list = append(list, spec.Shown{Path: m.Target, Place: m.Location})
+			list = append(list, spec.Shown{Path: m.Target, Location: m.Location})
 		}
 	}
 	return list, nil
@@ -225,7 +225,7 @@ func (g *ground) Shown(path string) ([]spec.Shown, error) {
 func (g *ground) Trusted(near []hostfs.Location) ([]spec.Trusted, error) {
 	list := append(slices.Clip(g.known), g.inUse().trusted...)
 	if tmp, ok := g.stateAt("/tmp"); ok {
-		for _, name := range statesBelow(tmp.Place, near) {
+		for _, name := range statesBelow(tmp.Location, near) {
 			list = g.appendState(list, filepath.Join("/tmp", name))
 		}
 	}
@@ -281,7 +281,7 @@ func (g *ground) stateAt(path string) (spec.Trusted, bool) {
 		return spec.Trusted{}, false
 	}
 	place, err := procfs.LocationOf(f, g.mounts)
-	return spec.Trusted{What: "the state directory of uid " + strconv.Itoa(int(st.Uid)), Path: path, Place: place, State: true}, err == nil
+	return spec.Trusted{What: "the state directory of uid " + strconv.Itoa(int(st.Uid)), Path: path, Location: place, State: true}, err == nil
 }
 
 // StatePath is where the state is: dir if it is given, else a place that belongs to the caller alone.

@@ -35,34 +35,77 @@ var errNotELF = errors.New("it is no ELF file")
 
 // Read reads what a little-endian ELF file needs.
 func Read(f io.ReaderAt) (*Needs, error) {
-	head := make([]byte, 64)
-	if n, err := f.ReadAt(head, 0); n < 52 {
-		if err == nil || errors.Is(err, io.EOF) {
-			err = errNotELF
-		}
+	head := make([]byte, headSize)
+	got, err := f.ReadAt(head, 0)
+	if got == 0 && err != nil && !errors.Is(err, io.EOF) {
 		return nil, err
 	}
-	if !bytes.HasPrefix(head, []byte("\x7fELF")) {
-		return nil, errNotELF
-	}
-	if head[5] != 1 || head[4] != 1 && head[4] != 2 {
-		return nil, errors.New("it is an ELF file of another kind of machine")
-	}
-	r := &elfReader{file: f, wide: head[4] == 2}
-	n := &Needs{Class: int(head[4]), Machine: int(binary.LittleEndian.Uint16(head[18:]))}
-	if err := r.segments(head); err != nil {
+	r, err := readSegments(f, head[:got])
+	if err != nil {
 		return nil, err
 	}
-	for _, s := range r.all {
-		if s.kind == 3 { // PT_INTERP
-			text, err := r.text(s.offset, min(s.size, maxELFText))
-			if err != nil {
-				return nil, err
-			}
-			n.Interp = text
-		}
+	n := &Needs{Class: int(head[ClassAt]), Machine: int(binary.LittleEndian.Uint16(head[18:]))}
+	if n.Interp, err = r.interpreter(); err != nil {
+		return nil, err
 	}
 	return n, r.dynamic(n)
+}
+
+// Loader is the program that loads a file, or empty for a static program. head is the beginning of the file.
+func Loader(f io.ReaderAt, head []byte) (string, error) {
+	r, err := readSegments(f, head)
+	if err != nil {
+		return "", err
+	}
+	return r.interpreter()
+}
+
+// Is reports whether a file that begins with head is an ELF file.
+func Is(head []byte) bool { return bytes.HasPrefix(head, []byte("\x7fELF")) }
+
+// Script splits the first line of a script into the interpreter behind "#!" and its arguments. It reports false for other files.
+func Script(head []byte) ([]string, bool) {
+	rest, ok := bytes.CutPrefix(head, []byte("#!"))
+	line, _, _ := bytes.Cut(rest, []byte("\n"))
+	return strings.FieldsFunc(string(line), func(r rune) bool { return r == ' ' || r == '\t' }), ok
+}
+
+// The byte of a file's header that has its class, and the class of 64-bit files.
+const (
+	ClassAt = 4
+	Class64 = 2
+)
+
+const (
+	headSize  = 64 // bytes of the header of a 64-bit file
+	headSize2 = 52 // of a 32-bit file
+)
+
+func readSegments(f io.ReaderAt, head []byte) (*elfReader, error) {
+	if len(head) < headSize2 || !Is(head) {
+		return nil, errNotELF
+	}
+	r := &elfReader{file: f, wide: head[ClassAt] == Class64}
+	if head[5] != 1 || head[ClassAt] != 1 && !r.wide {
+		return nil, errors.New("it is an ELF file of another kind of machine")
+	}
+	if r.wide && len(head) < headSize {
+		return nil, errNotELF
+	}
+	return r, r.segments(head)
+}
+
+// interpreter is the text of PT_INTERP, or empty.
+func (r *elfReader) interpreter() (name string, err error) {
+	const ptInterp = 3
+	for _, s := range r.all {
+		if s.kind == ptInterp {
+			if name, err = r.text(s.offset, min(s.size, maxELFText)); err != nil {
+				return "", err
+			}
+		}
+	}
+	return name, nil
 }
 
 type elfReader struct {

@@ -1,7 +1,6 @@
 package explain
 
 import (
-	"bytes"
 	"fmt"
 	"io"
 	"io/fs"
@@ -213,10 +212,11 @@ func (l *loading) program(name string, depth int) {
 	head := make([]byte, 256) // what the kernel reads
 	n, _ := f.ReadAt(head, 0)
 	head = head[:n]
+	words, isScript := elf.Script(head)
 	switch {
-	case bytes.HasPrefix(head, []byte("#!")):
-		l.script(name, head[2:], depth)
-	case bytes.HasPrefix(head, []byte("\x7fELF")):
+	case isScript:
+		l.script(name, words, depth)
+	case elf.Is(head):
 		l.elf(name, e.Real, f)
 	default:
 		l.fail("%s is neither an ELF file nor a script that begins with #!: the kernel does not start it", pathname.Printable(name))
@@ -224,9 +224,7 @@ func (l *loading) program(name string, depth int) {
 }
 
 // script follows "#!".
-func (l *loading) script(name string, rest []byte, depth int) {
-	line, _, _ := bytes.Cut(rest, []byte("\n"))
-	fields := strings.FieldsFunc(string(line), func(r rune) bool { return r == ' ' || r == '\t' })
+func (l *loading) script(name string, fields []string, depth int) {
 	if len(fields) == 0 {
 		l.fail("%s names no interpreter behind #!", pathname.Printable(name))
 		return

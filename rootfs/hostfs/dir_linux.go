@@ -1,8 +1,6 @@
 package hostfs
 
 import (
-	"bytes"
-	"encoding/binary"
 	"errors"
 	"io/fs"
 	"os"
@@ -97,25 +95,12 @@ func eachDirent(fd int, use func(name string, kind byte) error) error {
 		if err != nil || n <= 0 {
 			return err
 		}
-		for rest := buf[:n]; len(rest) > 0; {
-			name, kind, size := dirent(rest)
-			rest = rest[size:]
-			if name == "." || name == ".." {
-				continue
-			}
-			if err := use(name, kind); err != nil {
+		for d, rest := NextDirent(buf[:n]); d.Name != ""; d, rest = NextDirent(rest) {
+			if err := use(d.Name, d.Kind); err != nil {
 				return err
 			}
 		}
 	}
-}
-
-// dirent takes the first entry of what getdents64(2) has written: its name and kind, and the bytes that it takes.
-func dirent(b []byte) (name string, kind byte, size int) {
-	const sizeAt, kindAt, nameAt = 16, 18, 19 // of struct linux_dirent64
-	size = int(binary.NativeEndian.Uint16(b[sizeAt:]))
-	text, _, _ := bytes.Cut(b[nameAt:size], []byte{0})
-	return string(text), b[kindAt], size
 }
 
 // lstat makes an Info without what else os.Lstat makes.
@@ -126,7 +111,7 @@ func lstat(p string) (Info, error) {
 	}
 	return Info{
 		Mode: fileMode(st.Mode), UID: int(st.Uid), GID: int(st.Gid), Size: st.Size,
-		Dev: st.Dev, Ino: st.Ino, Nlink: uint64(st.Nlink),
+		Dev: st.Dev, Ino: st.Ino, Nlink: uint64(st.Nlink), Modified: st.Mtim.Nano(),
 	}, nil
 }
 

@@ -54,7 +54,7 @@ func ParseMounts(mountinfo string) []Mount {
 		if err != nil || err2 != nil {
 			continue
 		}
-		m := Mount{ID: id, Parent: parent, Location: Location{f[2], Unescape(f[3])}, Target: Unescape(f[4])}
+		m := Mount{ID: id, Parent: parent, Location: Location{f[2], unescape(f[3])}, Target: unescape(f[4])}
 		m.Writable = f[5] == "rw" || strings.HasPrefix(f[5], "rw,")
 		if _, after, ok := strings.Cut(" "+f[6], " - "); ok {
 			m.Kind, after, _ = strings.Cut(after, " ")
@@ -65,8 +65,8 @@ func ParseMounts(mountinfo string) []Mount {
 	return list
 }
 
-// Unescape undoes what the kernel does in mountinfo to space, tab, newline and backslash in a path: "\040".
-func Unescape(s string) string {
+// unescape undoes what the kernel does in mountinfo to space, tab, newline and backslash in a path: "\040".
+func unescape(s string) string {
 	if !strings.Contains(s, `\`) {
 		return s
 	}

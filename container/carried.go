@@ -19,7 +19,7 @@ import (
 // carriedBy is what an exec that runs carries.
 type carriedBy struct {
 	collect []Collect
-	most    int64 // bytes of what is collected into the result
+	most    int64  // bytes of what is collected into the result
 	files   *Files // of its view, while it runs and after that
 	failed  error  // to open them
 }

@@ -32,9 +32,9 @@ func ExecMounts(plan *spec.Plan) []forkexec.Mount {
 		list = append(list, forkexec.Mount{Source: hierarchies, Target: "/proc/cgroups", Flags: unix.MS_BIND})
 	}
 	list = append(list, hideProc(supervisorProc))
-	for i, m := range plan.View.Mounts {
+	for _, m := range plan.View.Mounts {
 		if m.PerExec {
-			list = append(list, freshTmpfs(plan, i))
+			list = append(list, tmpfs(plan, m))
 		}
 	}
 	return list
@@ -54,10 +54,4 @@ func hideProc(p string) forkexec.Mount {
 		}
 	}
 	return forkexec.Mount{Source: "/dev/null", Target: p, Flags: unix.MS_BIND}
-}
-
-func freshTmpfs(plan *spec.Plan, i int) forkexec.Mount {
-	m := spec.ViewMount(i, plan.View.Mounts[i], plan.Exec)
-	flags, data := mountOptions(m.Options)
-	return forkexec.Mount{Source: "tmpfs", Target: m.Destination, Type: "tmpfs", Data: data, Flags: flags}
 }

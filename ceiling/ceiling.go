@@ -20,9 +20,6 @@ import (
 	"github.com/sandboxrun/sandboxrun/spec/policy"
 )
 
-// Code is the code of a refusal.
-const Code = "beyond_ceiling"
-
 // Ceiling is a policy that others may not go beyond.
 type Ceiling struct {
 	policy *policy.Policy
@@ -67,7 +64,7 @@ func (n *narrowing) err() error {
 	if len(n.beyond) == 0 {
 		return nil
 	}
-	return fault.New(Code, "leave it out, or ask for less", "the policy asks for more than the server's ceiling allows: %s", strings.Join(n.beyond, "; "))
+	return fault.New(fault.BeyondCeiling, "leave it out, or ask for less", "the policy asks for more than the server's ceiling allows: %s", strings.Join(n.beyond, "; "))
 }
 
 // Narrow adds to a policy what the ceiling restricts and the policy says nothing of, and refuses what goes beyond. Then the policy is

@@ -214,7 +214,7 @@ func TestEveryKeyHasARule(t *testing.T) {
 		}
 		_, _, err := under(t, example.ceiling, example.above)
 		var e *fault.Error
-		if !errors.As(err, &e) || e.Code != Code || !strings.Contains(e.Error(), strings.TrimSuffix(key, ".rootfs")+" = ") {
+		if !errors.As(err, &e) || e.Code != fault.BeyondCeiling || !strings.Contains(e.Error(), strings.TrimSuffix(key, ".rootfs")+" = ") {
 			t.Errorf("%s: beyond the ceiling: %v", key, err)
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"time"
 
 	"github.com/opencontainers/runtime-spec/specs-go"
 
@@ -28,6 +29,13 @@ func WriteBundle(dir *os.Root, plan *spec.Plan, oci *specs.Spec) error {
 	for _, e := range plan.View.Entries {
 		if err := writeEntry(dir, e); err != nil {
 			return err
+		}
+	}
+	for _, e := range plan.View.Entries { // after what is made in a directory
+		if at := time.Unix(0, e.Modified); e.Modified != 0 {
+			if err := dir.Chtimes(filepath.Join(spec.RootDir, e.Path), at, at); err != nil {
+				return bundleError(err)
+			}
 		}
 	}
 	for i, m := range plan.View.Mounts {
@@ -70,7 +78,7 @@ func writeMasks(dir *os.Root) error {
 }
 
 func bundleError(err error) error {
-	return fail("state_unusable", fault.DiskHint, "write bundle: %w", err)
+	return fail(fault.StateUnusable, fault.DiskHint, "write bundle: %w", err)
 }
 
 func writeEntry(dir *os.Root, e rootfs.Entry) error {

@@ -12,6 +12,7 @@ import (
 	"github.com/sandboxrun/sandboxrun/container/deny"
 	"github.com/sandboxrun/sandboxrun/container/lookup"
 	"github.com/sandboxrun/sandboxrun/container/result"
+	"github.com/sandboxrun/sandboxrun/fault"
 	"github.com/sandboxrun/sandboxrun/forkexec"
 	"github.com/sandboxrun/sandboxrun/transfer"
 )
@@ -36,7 +37,7 @@ func (r *Running) carry(req Request, cmd *forkexec.Command, in lookup.Root) (err
 	}
 	for _, p := range cmd.Puts {
 		if l := r.limits.File; l > 0 && int64(len(p.Data)) > l {
-			return fail(codePut, "limits.file of the policy says how large a file may be", "put %q: it is larger than %d bytes", p.Name, l)
+			return fail(fault.PutFailed, "limits.file of the policy says how large a file may be", "put %q: it is larger than %d bytes", p.Name, l)
 		}
 	}
 	fresh, err := r.sb.freshMounts(req, cmd.Dir, in)

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/sandboxrun/sandboxrun/container/check"
+	"github.com/sandboxrun/sandboxrun/fault"
 	"github.com/sandboxrun/sandboxrun/forkexec"
 	"github.com/sandboxrun/sandboxrun/hooks"
 	"github.com/sandboxrun/sandboxrun/spec"
@@ -130,7 +131,7 @@ func TestForwardedPorts(t *testing.T) {
 	}
 	_, err = check.New(plan.Checks, plan.View, sb.store.path).Run(sb.checked(filter))
 	var e *Error
-	if !errors.As(err, &e) || e.Code != check.Code {
+	if !errors.As(err, &e) || e.Code != fault.IsolationCheckFailed {
 		t.Errorf("nothing listens yet: %v", err)
 	}
 	files, err := forkexec.Listen(sb.init, []forkexec.Endpoint{{Addr: netip.MustParseAddrPort("127.0.0.1:7077")}})

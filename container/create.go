@@ -69,14 +69,14 @@ func (s *Store) Create(id string, plan *spec.Plan, o Options) (_ *Sandbox, err e
 	}
 	compiled := compileFilters(plan)
 	if sb.sealed, err = forkexec.NewSealed(); err != nil {
-		return nil, fail("sandbox_unavailable", "", "create sandbox: %w", err)
+		return nil, fail(fault.SandboxUnavailable, "", "create sandbox: %w", err)
 	}
 	defer sb.sealed.Close()
 	if err := sb.start(plan, o, compiled, dir, lock); err != nil {
 		return nil, err
 	}
 	if err := sb.noteCreated(); err != nil {
-		return nil, fail("state_unusable", fault.DiskHint, "create sandbox: %w", err)
+		return nil, fail(fault.StateUnusable, fault.DiskHint, "create sandbox: %w", err)
 	}
 	return sb, nil
 }
@@ -108,7 +108,7 @@ func (sb *Sandbox) start(plan *spec.Plan, o Options, compiled func() (filters, e
 	}
 	sb.register(st)
 	if err := sb.attach(); err != nil {
-		return fail("sandbox_unavailable", "", "create sandbox: %w", err)
+		return fail(fault.SandboxUnavailable, "", "create sandbox: %w", err)
 	}
 	if err := sb.hold(plan); err != nil {
 		return err
@@ -128,12 +128,12 @@ func (sb *Sandbox) start(plan *spec.Plan, o Options, compiled func() (filters, e
 		return err
 	}
 	if _, err := release.Write([]byte{1}); err != nil {
-		return fail("sandbox_unavailable", "", "create sandbox: process 1 has ended: %w", err)
+		return fail(fault.SandboxUnavailable, "", "create sandbox: process 1 has ended: %w", err)
 	}
 	ready.Close()
 	waitClosed(release)
 	if !procfs.PidfdAlive(sb.init) {
-		return fail("sandbox_unavailable", "", "create sandbox: process 1 has ended")
+		return fail(fault.SandboxUnavailable, "", "create sandbox: process 1 has ended")
 	}
 	return nil
 }
@@ -159,7 +159,7 @@ func (sb *Sandbox) furnish(plan *spec.Plan, trees build.Trees, found *build.Sigh
 func (sb *Sandbox) prove(plan *spec.Plan, o Options, checks *check.Checker, compiled func() (filters, error), dir *os.Root) error {
 	filter, err := compiled()
 	if err != nil {
-		return fail("sandbox_unavailable", "", "create sandbox: %w", err)
+		return fail(fault.SandboxUnavailable, "", "create sandbox: %w", err)
 	}
 	sb.asking = filter.asking
 	if sb.state.Checks, err = checks.Run(sb.checked(filter.own)); err != nil {
@@ -206,10 +206,10 @@ func (sb *Sandbox) launch(plan *spec.Plan, host bool, lock, ready *os.File) (*li
 	}
 	c, err := sb.container(config)
 	if fullDisk(err) {
-		return nil, fail("state_unusable", fault.DiskHint, "create sandbox: %w", err)
+		return nil, fail(fault.StateUnusable, fault.DiskHint, "create sandbox: %w", err)
 	}
 	if err != nil {
-		return nil, fail("sandbox_unavailable", "", "create sandbox: %w", err)
+		return nil, fail(fault.SandboxUnavailable, "", "create sandbox: %w", err)
 	}
 	// Process 1 is to end with us until it says otherwise (init.go). To the kernel we are the thread that starts it.
 	runtime.LockOSThread()
@@ -306,7 +306,7 @@ func libcontainerConfig(cgroup, base string, host bool, plan *spec.Plan) (*confi
 		NoNewKeyring: true, // each exec joins one
 	})
 	if err != nil {
-		return nil, fail("sandbox_unavailable", "", "create sandbox: %w", err)
+		return nil, fail(fault.SandboxUnavailable, "", "create sandbox: %w", err)
 	}
 	return config, nil
 }
@@ -325,7 +325,7 @@ func ownNamespaces(plan *spec.Plan) []specs.LinuxNamespace {
 // startError explains a failed start.
 func startError(err error) error {
 	if fullDisk(err) {
-		return fail("state_unusable", fault.DiskHint, "create sandbox: %w", err)
+		return fail(fault.StateUnusable, fault.DiskHint, "create sandbox: %w", err)
 	}
 	if step := diagnose.Machine(); step != nil {
 		return step
@@ -334,10 +334,10 @@ func startError(err error) error {
 		return e
 	}
 	if strings.HasSuffix(err.Error(), unix.EMFILE.Error()) { // a child of libcontainer's says by words alone what it met
-		return fail(diagnose.CodeLimitReached, diagnose.FilesHint, "create sandbox: %w", err)
+		return fail(fault.LimitReached, diagnose.FilesHint, "create sandbox: %w", err)
 	}
 	if e := diagnose.NoRoom("create sandbox", err); e != nil {
 		return e
 	}
-	return fail("sandbox_unavailable", "sandboxrun --debug says more", "create sandbox: %w", err)
+	return fail(fault.SandboxUnavailable, "sandboxrun --debug says more", "create sandbox: %w", err)
 }

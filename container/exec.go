@@ -16,6 +16,7 @@ import (
 	"github.com/sandboxrun/sandboxrun/container/sabotage"
 	"github.com/sandboxrun/sandboxrun/container/setgroup"
 	"github.com/sandboxrun/sandboxrun/container/stream"
+	"github.com/sandboxrun/sandboxrun/fault"
 	"github.com/sandboxrun/sandboxrun/forkexec"
 	"github.com/sandboxrun/sandboxrun/record"
 	"github.com/sandboxrun/sandboxrun/spec"
@@ -266,7 +267,7 @@ func (r *Running) conclude(st forkexec.Status, took time.Duration, full bool) *r
 	}
 	res.Judge(st, r.limits.Limits, full)
 	if err := r.streams.Failed(); err != nil && res.Error == nil {
-		res.Error = &result.Error{Code: result.CodeInputFailed, Message: fmt.Sprintf("read standard input: %v: the program was told of its end", err)}
+		res.Error = &result.Error{Code: fault.InputFailed, Message: fmt.Sprintf("read standard input: %v: the program was told of its end", err)}
 	}
 	stdout, stderr := r.streams.Kept()
 	res.Keep(stdout, stderr)

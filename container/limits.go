@@ -68,7 +68,7 @@ func (sb *Sandbox) holdByGroups(plan *spec.Plan) error {
 	limits := cgroup.Limits{Memory: l.Memory, Pids: l.Pids, CPUs: l.CPUs}
 	dirs, err := cgroup.Make(plan.Cgroups, cgroupName(sb.store.path, sb.state.ID), sb.state.PID, limits, sb.noteGroup)
 	if err != nil {
-		return fail("limit_unenforceable", `enforce = "best_effort" does without control groups`, "limit sandbox: %w", err)
+		return fail(fault.LimitUnenforceable, `enforce = "best_effort" does without control groups`, "limit sandbox: %w", err)
 	}
 	sb.state.Launch.Held.Groups = execGroups(plan, dirs)
 	if plan.Cgroups.Kind == spec.BySystemd {
@@ -110,7 +110,7 @@ func (sb *Sandbox) noteGroup(path string) error {
 		err = errors.Join(err, f.Close())
 	}
 	if err != nil {
-		return fail("state_unusable", fault.DiskHint, "note control group: %w", err)
+		return fail(fault.StateUnusable, fault.DiskHint, "note control group: %w", err)
 	}
 	return nil
 }
@@ -151,7 +151,7 @@ func reachGroups(groups []forkexec.Group) error {
 			continue
 		}
 		if err := cgroup.Reach(g.Dir); err != nil {
-			return fail("limit_unenforceable", "run sandboxrun where the service manager of your user answers, as in a login session", "start exec: %w", err)
+			return fail(fault.LimitUnenforceable, "run sandboxrun where the service manager of your user answers, as in a login session", "start exec: %w", err)
 		}
 	}
 	return nil
@@ -215,7 +215,7 @@ func (sb *Sandbox) limit(cmd *forkexec.Command, l effective, watch *disk.Watch) 
 	}
 	cmd.Limits = forkexec.Limits{
 		State: sb.dir, Wall: l.Wall, Idle: l.Idle, CPU: l.CPU, Memory: l.Memory, Pids: l.Pids,
-		SandboxPids: all, CPUs: len(held.CPUs), Groups: held.Groups,
+		SandboxPids: all, CPUs: len(held.CPUs), Groups: cgroup.ForExec(held.Groups, l.Memory, l.Pids),
 		WatchMemory: l.watchMemory, WatchPids: l.watchPids, Nproc: l.nproc,
 	}
 	if l.watchMemory {

@@ -74,7 +74,7 @@ func (sb *Sandbox) visitOnce(dir string, puts []forkexec.Put, keep bool) (*forke
 	moved := looks.MoveAppeared(sb.state.ID + "-put")
 	if err == nil && len(moved) > 0 {
 		view.Close()
-		err = fail(codePut, "put it elsewhere", "put: %s", strings.Join(moved, "; "))
+		err = fail(fault.PutFailed, "put it elsewhere", "put: %s", strings.Join(moved, "; "))
 	}
 	return view, err
 }
@@ -116,7 +116,7 @@ func (sb *Sandbox) files(view *forkexec.View, dir string) (*Files, error) {
 	}
 	if f.Dir, err = f.Opener.Dir(int(view.Root.Fd()), dir); err != nil {
 		view.Close()
-		return nil, fail(lookup.CodeCwd, "it must be a directory that the policy shows", "working directory %q: %w", dir, err)
+		return nil, fail(fault.CwdMissing, "it must be a directory that the policy shows", "working directory %q: %w", dir, err)
 	}
 	return f, nil
 }
@@ -175,7 +175,7 @@ func (sb *Sandbox) Collect(dir string, list []Collect) ([]result.Collected, []tr
 func (sb *Sandbox) HostSink(name string) (*transfer.HostSink, error) {
 	parent, base := filepath.Split(strings.TrimRight(name, "/"))
 	if base == "" || base == "." || base == ".." {
-		return nil, fail(trust.CodeOutputDir, "name a file or directory", "%q cannot be written", name)
+		return nil, fail(fault.OutputDirUnusable, "name a file or directory", "%q cannot be written", name)
 	}
 	at, err := sb.walkHost(parent, false)
 	if err != nil {
@@ -194,7 +194,7 @@ func (sb *Sandbox) ReadHost(name string, limit int64) ([]transfer.File, []transf
 	defer at.Close()
 	fd, err := unix.Open("/proc/self/fd/"+strconv.Itoa(int(at.Fd())), unix.O_RDONLY|unix.O_NONBLOCK|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
 	if err != nil {
-		return nil, nil, fail(transfer.CodeUnusable, "", "open %q: %w", name, err)
+		return nil, nil, fail(fault.FileUnusable, "", "open %q: %w", name, err)
 	}
 	m := &transfer.Memory{}
 	r := transfer.Reader{Opener: &transfer.Opener{}, Max: limit}
@@ -226,7 +226,7 @@ func (sb *Sandbox) walkHost(name string, file bool) (*os.File, error) {
 	if _, ok := errors.AsType[*fault.Error](err); ok {
 		return nil, err
 	}
-	return nil, fail(transfer.CodeUnusable, "", "open %q: %w", name, err)
+	return nil, fail(fault.FileUnusable, "", "open %q: %w", name, err)
 }
 
 // freshMounts are the directories that are empty for one exec.
@@ -243,7 +243,7 @@ func (sb *Sandbox) freshMounts(req Request, dir string, in lookup.Root) ([]forke
 		}
 		f, err := in.Open(name, unix.O_PATH|unix.O_DIRECTORY)
 		if err != nil {
-			return nil, fail(codeFresh, "it must be a directory that the policy shows", "fresh %q: %w", asked, err)
+			return nil, fail(fault.FreshUnusable, "it must be a directory that the policy shows", "fresh %q: %w", asked, err)
 		}
 		f.Close()
 		if slices.ContainsFunc(list, func(m forkexec.Mount) bool { return m.Target == name }) {
@@ -257,7 +257,7 @@ func (sb *Sandbox) freshMounts(req Request, dir string, in lookup.Root) ([]forke
 	slices.SortFunc(list, func(a, b forkexec.Mount) int { return strings.Compare(a.Target, b.Target) })
 	for i := 1; i < len(list); i++ {
 		if strings.HasPrefix(list[i].Target, list[i-1].Target+"/") {
-			return nil, fail(codeFresh, "leave the inner one out", "fresh %q lies in %q, which is empty", list[i].Target, list[i-1].Target)
+			return nil, fail(fault.FreshUnusable, "leave the inner one out", "fresh %q lies in %q, which is empty", list[i].Target, list[i-1].Target)
 		}
 	}
 	return list, nil
@@ -273,10 +273,10 @@ func freshPath(asked, dir, home string) (string, error) {
 	name := asked
 	switch {
 	case asked == "":
-		return "", fail(codeFresh, "", "fresh: the path is empty")
+		return "", fail(fault.FreshUnusable, "", "fresh: the path is empty")
 	case asked == "~" || strings.HasPrefix(asked, "~/"):
 		if !path.IsAbs(home) {
-			return "", fail(codeFresh, "", "fresh %q: the program has no home", asked)
+			return "", fail(fault.FreshUnusable, "", "fresh %q: the program has no home", asked)
 		}
 		name = path.Join(home, asked[1:])
 	case !path.IsAbs(asked):
@@ -285,7 +285,7 @@ func freshPath(asked, dir, home string) (string, error) {
 	name = path.Clean(name)
 	for _, own := range []string{"/proc", "/dev", "/sys"} {
 		if name == "/" || name == own || strings.HasPrefix(name, own+"/") {
-			return "", fail(codeFresh, "", "fresh %q: no program runs without what is there", asked)
+			return "", fail(fault.FreshUnusable, "", "fresh %q: no program runs without what is there", asked)
 		}
 	}
 	return name, nil

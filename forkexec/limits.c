@@ -199,7 +199,7 @@ static void end(struct fx_limits *l, int why)
 
 static int64_t sample_cpu(struct fx_limits *l, const struct fx_look *k)
 {
-	int64_t cpu = fx_group_cpu(l);
+	int64_t cpu = fx_counted(l, FX_COUNT_CPU);
 	if (cpu >= 0)
 		l->cpu_used_us = most(l->cpu_used_us, cpu);
 	else if (!k->late)
@@ -227,7 +227,7 @@ static int64_t sample_memory(struct fx_limits *l, const struct fx_look *k)
 	}
 	if (!m || l->memory == 0)
 		return 500 * MS;
-	if (fx_group_number(l, m, m->unified ? "memory.events" : "memory.oom_control", "oom_kill") > 0)
+	if (fx_counted(l, FX_COUNT_OOM_KILLS) > 0)
 		end(l, FX_MEMORY_USED);
 	if (l->ramp_us > MS)
 		l->memory_peak = most(l->memory_peak, fx_group_memory(l));

@@ -3,6 +3,7 @@ package integration
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"runtime"
 	"strings"
 	"testing"
@@ -93,9 +94,7 @@ type hostileRequest struct {
 func (b *box) hostileRequests(work, secret string) []hostileRequest {
 	with := func(more object) object {
 		p := object{"version": 1, "workspace": object{"source": "tmpfs", "path": "/w"}}
-		for k, v := range more {
-			p[k] = v
-		}
+		maps.Copy(p, more)
 		return object{"policy": p}
 	}
 	of := func(more object) object {
@@ -126,6 +125,7 @@ func (b *box) hostileRequests(work, secret string) []hostileRequest {
 		{"to extend a file", "create", with(object{"extends": policy}), "policy_invalid"},
 		{"a name of its own", "create", object{"id": "mine", "policy": tmpfsPolicy()}, ""},
 		{"a record on the host", "create", object{"record": b.path("record"), "policy": tmpfsPolicy()}, ""},
+		{"the same in other letters", "create", object{"RECORD": b.path("record2"), "policy": tmpfsPolicy()}, ""},
 		{"to put a file of the host", "put", of(object{"files": object{"x": object{"file": secret}}}), ""},
 		{"the same with an exec", "exec", of(object{"argv": []string{"true"}, "put": object{"x": object{"file": secret}}}), ""},
 		{"to get into the host", "get", of(object{"path": ".", "to": b.path("got")}), ""},
@@ -142,6 +142,7 @@ func TestCeilingAttacks(t *testing.T) {
 		work, secret := b.mkdir("work"), b.file("secret", "of the host")
 		b.mkdir("shown")
 		b.mkdir("record")
+		b.mkdir("record2")
 		b.link("work/link", secret)
 		ceiling := object{"files": object{"write": []string{work}, "read": []string{b.path("shown")}}, "limits": object{"memory": "512M", "wall": "30s", "pids": 64}}
 		path, stop := b.socket("--ceiling", b.policy(ceiling), "--sandboxes", "3")

@@ -20,12 +20,6 @@ import (
 	"github.com/sandboxrun/sandboxrun/rootfs/hostfs"
 )
 
-// Codes of errors.
-const (
-	CodeMissing = "grant_missing"
-	CodeInvalid = "policy_invalid"
-)
-
 // Item is an interpreter or a package that the policy names.
 type Item struct {
 	Name string // a name, or an absolute path
@@ -61,11 +55,12 @@ type finder struct {
 	named    []*python
 }
 
-// Find looks the interpreters and packages up. The error is a *fault.Error.
+// Find looks the interpreters and packages up. The error is a *fault.Error, or of reading.
 func Find(r Request) (*Found, error) {
 	if len(r.Interpreters) == 0 {
 		if len(r.Packages) > 0 {
-			return nil, fault.New(CodeInvalid, `name one: files.interpreters = ["python3"]`, "%s %q: no interpreter is named that could have it", r.Packages[0].From, r.Packages[0].Name)
+			return nil, fault.New(fault.PolicyInvalid, `name one: files.interpreters = ["python3"]`,
+				"%s %q: no interpreter is named that could have it", r.Packages[0].From, r.Packages[0].Name)
 		}
 		return &Found{}, nil
 	}
@@ -141,7 +136,7 @@ func (f *finder) programs(it Item) ([]program, error) {
 	at := it.Name
 	if !strings.Contains(it.Name, "/") {
 		if at = f.inPath(it.Name); at == "" {
-			return nil, fault.New(CodeMissing, "install it, or name its path", "%s %q is in no directory of PATH", it.From, it.Name)
+			return nil, fault.New(fault.GrantMissing, "install it, or name its path", "%s %q is in no directory of PATH", it.From, it.Name)
 		}
 	}
 	at = path.Clean(at)
@@ -150,12 +145,12 @@ func (f *finder) programs(it Item) ([]program, error) {
 	}
 	info, err := f.stat(at)
 	if err != nil {
-		return nil, fault.New(CodeMissing, "name an interpreter, or the directory of its installation", "%s %q does not exist or cannot be read", it.From, at)
+		return nil, fault.New(fault.GrantMissing, "name an interpreter, or the directory of its installation", "%s %q does not exist or cannot be read", it.From, at)
 	}
 	if !info.Mode.IsDir() {
 		lang := f.languageOf(at)
 		if lang == "" {
-			return nil, fault.New(CodeInvalid, fmt.Sprintf("grant it: files.read = [%q]", at), "%s %q is no interpreter of Python, Node.js or Java", it.From, at)
+			return nil, fault.New(fault.PolicyInvalid, fmt.Sprintf("grant it: files.read = [%q]", at), "%s %q is no interpreter of Python, Node.js or Java", it.From, at)
 		}
 		return []program{{it, at, lang}}, nil
 	}
@@ -174,7 +169,7 @@ func (f *finder) installedIn(it Item, dir string) ([]program, error) {
 		}
 	}
 	if len(list) == 0 {
-		return nil, fault.New(CodeInvalid, "name the interpreter's program itself", "%s %q has no bin/python3, bin/python, bin/node or bin/java", it.From, dir)
+		return nil, fault.New(fault.PolicyInvalid, "name the interpreter's program itself", "%s %q has no bin/python3, bin/python, bin/node or bin/java", it.From, dir)
 	}
 	return list, nil
 }
@@ -290,7 +285,8 @@ func (f *finder) addOther(p program) error {
 	hops := f.hops(p.path)
 	last := hops[len(hops)-1]
 	if name := path.Base(last); name != "node" && name != "nodejs" && name != "java" {
-		return fault.New(CodeInvalid, "name the program that the installation has", "%s %q leads to %q, which is not the program of an installation", p.From, p.path, last)
+		return fault.New(fault.PolicyInvalid, "name the program that the installation has",
+			"%s %q leads to %q, which is not the program of an installation", p.From, p.path, last)
 	}
 	prefix := path.Dir(path.Dir(last))
 	installed := path.Base(path.Dir(last)) == "bin" && !system(prefix)

@@ -34,7 +34,8 @@ func (f *finder) addPackage(it Item) error {
 		}
 	}
 	if !found {
-		return fault.New(CodeMissing, "name a distribution, as pip list prints it", "%s %q is installed for no interpreter of files.interpreters, and not on PYTHONPATH", it.From, it.Name)
+		return fault.New(fault.GrantMissing, "name a distribution, as pip list prints it",
+			"%s %q is installed for no interpreter of files.interpreters, and not on PYTHONPATH", it.From, it.Name)
 	}
 	return nil
 }
@@ -65,7 +66,8 @@ func (f *finder) addEditable(it Item, site, meta string) error {
 	for _, file := range files {
 		for _, dir := range f.added(site, file) {
 			if f.held(file) {
-				return fault.New(CodeInvalid, fmt.Sprintf("grant it: files.read = [%q]", dir), "%s %q: %q lies where the policy lets programs write, so a program may have written what it adds: %q", it.From, it.Name, file, dir)
+				return fault.New(fault.PolicyInvalid, fmt.Sprintf("grant it: files.read = [%q]", dir),
+					"%s %q: %q lies where the policy lets programs write, so a program may have written what it adds: %q", it.From, it.Name, file, dir)
 			}
 			f.show(dir, it.From)
 			f.trees = append(f.trees, dir)

@@ -28,7 +28,8 @@ func (f *finder) addPython(p program) error {
 	}
 	py.prefix, py.libs = f.prefixOf(start, py)
 	if py.prefix == "" {
-		return fault.New(CodeInvalid, "name the program that the interpreter's installation has, or grant what it needs with files.read", "%s %q: no standard library (lib/pythonX.Y/os.py) is above %q", p.From, p.path, start[len(start)-1])
+		return fault.New(fault.PolicyInvalid, "name the program that the interpreter's installation has, or grant what it needs with files.read",
+			"%s %q: no standard library (lib/pythonX.Y/os.py) is above %q", p.From, p.path, start[len(start)-1])
 	}
 	if believed := append([]string{py.prefix}, append(start, py.libs...)...); slices.ContainsFunc(believed, f.held) ||
 		py.env != "" && f.held(path.Join(py.env, "pyvenv.cfg")) {
@@ -46,7 +47,8 @@ func (f *finder) addPython(p program) error {
 
 // distrusted is the error for an interpreter that a program of the policy can change.
 func (f *finder) distrusted(p program, at string) *fault.Error {
-	return fault.New(CodeInvalid, "name an interpreter outside of the writable grants, or make the grant read-only", "%s %q: %q lies where the policy lets programs write, so a program may have changed it", p.From, p.Name, at)
+	return fault.New(fault.PolicyInvalid, "name an interpreter outside of the writable grants, or make the grant read-only",
+		"%s %q: %q lies where the policy lets programs write, so a program may have changed it", p.From, p.Name, at)
 }
 
 // environment returns the environment that a program is started in: pyvenv.cfg lies beside the program or above it. home is
@@ -229,7 +231,8 @@ func (f *finder) addHeld(p program) error {
 	kind := f.Files.Base.Kind
 	shown := (kind == "" || kind == rootfs.BaseSystem || kind == rootfs.BaseHost) && inSystem(f.real(prefix)) && inSystem(f.real(base))
 	if prefix == "" || len(libs) == 0 || !named && (py.system || !shown) {
-		return fault.New(CodeInvalid, fmt.Sprintf("name the base too: files.interpreters = [%q, %q]", base, p.Name), "%s %q is an environment where the policy lets programs write: what it says of its base %q is not believed", p.From, p.Name, base)
+		return fault.New(fault.PolicyInvalid, fmt.Sprintf("name the base too: files.interpreters = [%q, %q]", base, p.Name),
+			"%s %q is an environment where the policy lets programs write: what it says of its base %q is not believed", p.From, p.Name, base)
 	}
 	for _, dir := range f.sitesOf(py.env) {
 		if !f.redirected(dir) { // such a symlink could lead to the site directory of another interpreter

@@ -2,6 +2,8 @@ package rootfs
 
 import (
 	"fmt"
+	"math/rand/v2"
+	"slices"
 	"testing"
 )
 
@@ -55,6 +57,64 @@ func TestBeyond(t *testing.T) {
 		if fmt.Sprint(got) != fmt.Sprint(c.want) {
 			t.Errorf("%s: %q, want %q", name, got, c.want)
 		}
+	}
+}
+
+// TestBeyondIsAll compares with what every path inside shows, one by one, of made-up views.
+func TestBeyondIsAll(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 2)) //nolint:gosec // a test that does the same each time
+	paths := func(depth int) []string {
+		list, last := []string{"/"}, []string{""}
+		for range depth {
+			var next []string
+			for _, dir := range last {
+				next = append(next, dir+"/a", dir+"/b")
+			}
+			list, last = append(list, next...), next
+		}
+		return list
+	}
+	places, all := paths(3), paths(9)
+	some := func() *View {
+		v := &View{}
+		for range 1 + r.IntN(4) {
+			m := Mount{Kind: MountBind, Dir: true, Source: places[r.IntN(len(places))], Target: places[r.IntN(len(places))], Writable: r.IntN(2) == 0}
+			if r.IntN(4) == 0 {
+				m.Kind, m.Source = MountMask, ""
+			}
+			if !slices.ContainsFunc(v.Mounts, func(o Mount) bool { return o.Target == m.Target }) {
+				v.Mounts = append(v.Mounts, m)
+			}
+		}
+		return v
+	}
+	shows := func(v *View) map[string]Access {
+		is := map[string]Access{}
+		for _, inside := range all {
+			if host, writable, ok := v.HostOf(inside); ok && writable {
+				is[host] = Writable
+			} else if ok {
+				is[host] = max(is[host], Readable)
+			}
+		}
+		return is
+	}
+	within, hosts := 0, paths(6) // deeper than each source, and what can be covered below it
+	for range 600 {
+		mine, theirs := some(), some()
+		want, may, its := true, shows(theirs), shows(mine)
+		for _, host := range hosts {
+			want = want && its[host] <= may[host]
+		}
+		if want {
+			within++
+		}
+		if got := len(mine.Beyond(theirs)) == 0; got != want {
+			t.Fatalf("%+v\nbelow %+v: %v, want %v: %v", mine.Mounts, theirs.Mounts, got, want, mine.Beyond(theirs))
+		}
+	}
+	if within < 100 {
+		t.Errorf("only %d views were within another", within)
 	}
 }
 

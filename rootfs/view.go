@@ -22,6 +22,8 @@ type Entry struct {
 	Kind    EntryKind   `json:"kind"`
 	Mode    fs.FileMode `json:"mode,omitempty"`    // permission bits of a dir or file
 	Content string      `json:"content,omitempty"` // of a file; the target of a link
+	// Modified is the time of a copy's original, in nanoseconds since 1970: caches compare it. 0 is the time at which the entry is made.
+	Modified int64 `json:"modified,omitempty"`
 }
 
 // MountKind says what a Mount is.
@@ -82,14 +84,7 @@ type View struct {
 	Writable []string `json:"-"` // host paths that the policy lets programs write, also where another mount covers them
 }
 
-// Codes of errors.
-const (
-	CodeMissing = "grant_missing"
-	CodeSecret  = "grant_holds_secret"
-	codeInvalid = "policy_invalid"
-)
-
-// Invalid is an error with the code "policy_invalid".
+// Invalid is the error of a policy that this machine cannot carry out.
 func Invalid(hint, format string, args ...any) *fault.Error {
-	return fault.New(codeInvalid, hint, format, args...)
+	return fault.New(fault.PolicyInvalid, hint, format, args...)
 }

@@ -43,7 +43,8 @@ func cores(p *policy.Policy, h *Host, plan *Plan) error {
 		return nil
 	}
 	if p.Enforce != policy.EnforceBestEffort {
-		return fault.New("limit_unenforceable", h.Core.Hint()+`; or accept it with enforce = "best_effort"`, "%s", "a program that crashes would have the host's core handler run: "+reason)
+		return fault.New(fault.LimitUnenforceable, h.Core.Hint()+`; or accept it with enforce = "best_effort"`,
+			"%s", "a program that crashes would have the host's core handler run: "+reason)
 	}
 	plan.Exec.CoreHandled = true
 	plan.Weaker = append(plan.Weaker, Weakness{What: "core_handler", Reason: reason})

@@ -24,7 +24,8 @@ func execute(p *policy.Policy, h *Host, plan *Plan) error {
 		return nil
 	}
 	if h.Landlock < MinLandlock {
-		return fault.New("limit_unenforceable", "sandboxrun doctor says what is missing; or remove the key", "%s: processes.execute cannot be enforced: it needs Landlock %d, and this machine has %d", list[0].From, MinLandlock, h.Landlock)
+		return fault.New(fault.LimitUnenforceable, "sandboxrun doctor says what is missing; or remove the key",
+			"%s: processes.execute cannot be enforced: it needs Landlock %d, and this machine has %d", list[0].From, MinLandlock, h.Landlock)
 	}
 	if err := plan.View.ForbidExecution(h.Tree); err != nil {
 		return executeError(list[0], err.Error(), "show what the program can write under one path only")
@@ -57,7 +58,7 @@ func execute(p *policy.Policy, h *Host, plan *Plan) error {
 }
 
 func executeError(g rootfs.Grant, message, hint string) error {
-	return fault.New("policy_invalid", hint, "%s", g.From+": processes.execute: "+message)
+	return fault.New(fault.PolicyInvalid, hint, "%s", g.From+": processes.execute: "+message)
 }
 
 // unlisted is a program that most systems have and that the program may not execute, for the check of it; empty if there is none.

@@ -19,12 +19,6 @@ const (
 	plainName = "sandbox"
 )
 
-// Codes of policies by which a program would be root to the host.
-const (
-	CodeNotIdmapped   = "grant_not_idmapped"
-	CodeProgramIsRoot = "program_is_root"
-)
-
 // identity has the user ids of the program: to the kernel, and as the program sees them.
 type identity struct {
 	uid, gid           int // in the sandbox's user namespace
@@ -55,7 +49,7 @@ func identify(u policy.User, h *Host) (identity, error) {
 		id.shownUID, id.shownGID, id.name, id.group = 0, 0, "root", "root"
 	case u.Kind == "number" && u.ID != h.UID:
 		if !h.Root {
-			return id, fault.New("policy_invalid", `use user = "caller", or start sandboxrun as root`, "%s = %d: only root may run a program as somebody else", u.From, u.ID)
+			return id, fault.New(fault.PolicyInvalid, `use user = "caller", or start sandboxrun as root`, "%s = %d: only root may run a program as somebody else", u.From, u.ID)
 		}
 		id.own = false
 		id.shownUID, id.shownGID, id.name = u.ID, u.ID, "user"+strconv.Itoa(u.ID)
@@ -144,8 +138,9 @@ func idmap(p *policy.Policy, h *Host, id identity, plan *Plan) (identity, error)
 			continue
 		}
 		if p.Enforce != policy.EnforceBestEffort {
-			return id, fault.New(CodeNotIdmapped, "grant a directory of another file system; or name a user who may write there (user = N); "+
-				`or accept a program that is root to the host, without capabilities: enforce = "best_effort" in the policy`, "%s: it cannot be idmapped: %v: only a program that is root to the host could write there", what, err)
+			return id, fault.New(fault.GrantNotIdmapped, "grant a directory of another file system; or name a user who may write there (user = N); "+
+				`or accept a program that is root to the host, without capabilities: enforce = "best_effort" in the policy`,
+				"%s: it cannot be idmapped: %v: only a program that is root to the host could write there", what, err)
 		}
 		plan.weaken(Weakness{what, fmt.Sprintf(
 			"it cannot be idmapped: %v. To write there the program is root to the host, without capabilities", err)})
@@ -163,8 +158,9 @@ func programIsRoot(p *policy.Policy, h *Host, plan *Plan) error {
 		plan.weaken(Weakness{"user", "the program is root to the host, without capabilities: " + h.NotApart})
 		return nil
 	}
-	return fault.New(CodeProgramIsRoot, "give the launcher these capabilities, start it as another user, "+
-		`or accept a program that is root to the host, without capabilities: enforce = "best_effort" in the policy`, "%s", "the program would be root to the host: "+h.NotApart)
+	return fault.New(fault.ProgramIsRoot, "give the launcher these capabilities, start it as another user, "+
+		`or accept a program that is root to the host, without capabilities: enforce = "best_effort" in the policy`,
+		"%s", "the program would be root to the host: "+h.NotApart)
 }
 
 // weaken adds protections that are weaker than asked, with a warning for each.

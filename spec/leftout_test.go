@@ -72,7 +72,7 @@ func TestLeftOutFileAndWorkdir(t *testing.T) {
 	}
 	_, err = resolve(t, "version = 1\nworkdir = \"/home/ada/work/in\"\nfiles.write = [\"/home/ada/work\"]\n", leavingOut(LeftOut{"/home/ada/work/in", true, "nfs"}))
 	var e *fault.Error
-	if !errors.As(err, &e) || e.Code != CodeNotIdmapped || !strings.Contains(e.Error(), "/home/ada/work/in") || !strings.Contains(e.Hint, "files.read") {
+	if !errors.As(err, &e) || e.Code != fault.GrantNotIdmapped || !strings.Contains(e.Error(), "/home/ada/work/in") || !strings.Contains(e.Hint, "files.read") {
 		t.Error(err)
 	}
 }

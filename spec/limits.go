@@ -107,7 +107,7 @@ func (r *ladder) checkAllPlanned(l policy.Limits) {
 		decided := slices.ContainsFunc(r.plan.Limits, func(d Limit) bool { return d.Name == name }) ||
 			slices.ContainsFunc(r.plan.Weaker, func(w Weakness) bool { return w.What == "limits."+name })
 		if !v.Field(i).IsZero() && !decided {
-			r.failed = fault.New("limit_unenforceable", "remove it from the policy", "%s", "nothing enforces limits."+name)
+			r.failed = fault.New(fault.LimitUnenforceable, "remove it from the policy", "%s", "nothing enforces limits."+name)
 		}
 	}
 }
@@ -175,7 +175,7 @@ func (r *ladder) weaker(name, what, reason, hint string) {
 		return
 	}
 	if r.failed == nil {
-		r.failed = fault.New("limit_unenforceable", hint+`, or accept less with enforce = "best_effort"`, "%s cannot be enforced: %s", what, reason)
+		r.failed = fault.New(fault.LimitUnenforceable, hint+`, or accept less with enforce = "best_effort"`, "%s cannot be enforced: %s", what, reason)
 	}
 }
 

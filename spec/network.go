@@ -166,7 +166,8 @@ func (r *Relay) proxy(n *netpolicy.Policy, forwards []forward, plan *Plan) {
 func (r *Relay) upstream(p *policy.Policy, env map[string]string) error {
 	u, err := netpolicy.FindUpstream(&p.Network, env)
 	if err != nil {
-		return fault.New("policy_invalid", "set the variable to http://HOST:PORT or socks5://HOST:PORT, or name such a proxy in the policy", "%s", p.Place("network.upstream_proxy", p.Network.UpstreamProxy)+": network.upstream_proxy: "+err.Error())
+		return fault.New(fault.PolicyInvalid, "set the variable to http://HOST:PORT or socks5://HOST:PORT, or name such a proxy in the policy",
+			"%s", p.Place("network.upstream_proxy", p.Network.UpstreamProxy)+": network.upstream_proxy: "+err.Error())
 	}
 	r.Proxies = u
 	for _, proxy := range u.Proxies() {

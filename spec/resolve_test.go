@@ -216,8 +216,13 @@ func TestResolveErrors(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			_, err := resolve(t, tt.policy, nil)
 			code := ""
-			if e, ok := errors.AsType[*fault.Error](err); ok {
-				code = e.Code
+			var ours *fault.Error
+			var files *fault.Error
+			switch {
+			case errors.As(err, &ours):
+				code = ours.Code
+			case errors.As(err, &files):
+				code = files.Code
 			}
 			if code != tt.code || !strings.Contains(err.Error(), tt.says) {
 				t.Errorf("got %q: %v; want %q: …%s…", code, err, tt.code, tt.says)

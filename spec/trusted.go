@@ -49,11 +49,6 @@ type Ground interface {
 	Trusted(near []hostfs.Location) ([]Trusted, error)
 }
 
-const (
-	codeTrusted       = "grant_holds_trusted"
-	codeOutputGranted = "output_dir_granted" // as in container, which may find out later
-)
-
 // guarded lists the trusted files in writable grants that the compiler shows read-only. CheckTrusted refuses those that no grant may
 // show.
 func guarded(p *rootfs.Policy, h *Host) ([]rootfs.Grant, error) {
@@ -92,7 +87,7 @@ func guardedIn(source string, g Ground) ([]rootfs.Grant, error) {
 }
 
 func groundError(what string, err error) error {
-	return fault.New(codeTrusted, "", "find out where %q is: %v", what, err)
+	return fault.New(fault.GrantHoldsTrusted, "", "find out where %q is: %v", what, err)
 }
 
 func places(list []Shown) []hostfs.Location {
@@ -138,7 +133,7 @@ func inspect(v *rootfs.View, g Ground) (*inspection, error) {
 		}
 		list, err := g.Shown(m.Source)
 		if err != nil {
-			return nil, fault.New("grant_missing", "did it change while the sandbox was made?", "%s: look at %q: %v", m.From, m.Source, err)
+			return nil, fault.New(fault.GrantMissing, "did it change while the sandbox was made?", "%s: look at %q: %v", m.From, m.Source, err)
 		}
 		in.shown[i] = list
 		near = append(near, places(list)...)
@@ -218,7 +213,8 @@ func (in *inspection) judge(m *rootfs.Mount, s Shown, t *Trusted) error {
 	case t.Readable && m.Writable && (cover == nil || cover.Kind == rootfs.MountBind && cover.Writable):
 		return trustedError(m, t, "lets the program write", "grant it with files.read, or keep it elsewhere")
 	case t.Output && (m.Writable || cover == m):
-		return fault.New(codeOutputGranted, "choose a directory that the program cannot see: outside of all that the policy grants", "%s %q is in what the program sees as %q", t.What, t.Path, m.Target)
+		return fault.New(fault.OutputDirGranted, "choose a directory that the program cannot see: outside of all that the policy grants",
+			"%s %q is in what the program sees as %q", t.What, t.Path, m.Target)
 	case !t.Readable && (m.Writable || cover == m):
 		return trustedError(m, t, "holds", trustedHint)
 	}
@@ -240,5 +236,5 @@ func trustedError(m *rootfs.Mount, t *Trusted, how, hint string) error {
 	if t.State && how == "holds" {
 		hint = "grant a directory of its own below it (mkdir work; cd work), or keep the state elsewhere: --root DIR"
 	}
-	return fault.New(codeTrusted, hint, "%s %q %s %s %q", m.From, m.Source, how, t.What, t.Path)
+	return fault.New(fault.GrantHoldsTrusted, hint, "%s %q %s %s %q", m.From, m.Source, how, t.What, t.Path)
 }

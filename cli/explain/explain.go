@@ -13,7 +13,7 @@ import (
 
 	"github.com/sandboxrun/sandboxrun/cli/caller"
 	"github.com/sandboxrun/sandboxrun/cli/flags"
-	"github.com/sandboxrun/sandboxrun/cli/policy"
+	"github.com/sandboxrun/sandboxrun/cli/plan"
 	"github.com/sandboxrun/sandboxrun/cli/show"
 	"github.com/sandboxrun/sandboxrun/fault"
 	"github.com/sandboxrun/sandboxrun/record"
@@ -57,7 +57,7 @@ func (f *askFlag) String() string {
 
 // Command is the command explain.
 func Command(p *caller.Caller) *cli.Command {
-	asks, grants := &[]Ask{}, &policy.Grants{}
+	asks, grants := &[]Ask{}, &plan.Grants{}
 	option := func(name, kind, usage string) cli.Flag {
 		return &cli.GenericFlag{Name: name, Value: &askFlag{kind, asks}, Usage: usage}
 	}
@@ -78,7 +78,7 @@ func Command(p *caller.Caller) *cli.Command {
 	}
 }
 
-func run(p *caller.Caller, c *cli.Context, asks *[]Ask, grants policy.Grants) error {
+func run(p *caller.Caller, c *cli.Context, asks *[]Ask, grants plan.Grants) error {
 	var wrong error
 	err := flags.Each(c, func(arg string) {
 		a, err := Classify(arg)
@@ -97,7 +97,7 @@ func run(p *caller.Caller, c *cli.Context, asks *[]Ask, grants policy.Grants) er
 	if c.IsSet("html") && (c.String("html") == "" || len(list) > 0 || c.Bool("json")) {
 		return fault.Usage("--html goes with no argument and without --json", "sandboxrun explain --html view.html")
 	}
-	d, err := policy.Decide(p, policy.Source{Name: c.String("policy"), Workspace: true, Grants: grants, Trust: p.Trust(c)})
+	d, err := plan.Decide(p, plan.Source{Name: c.String("policy"), Workspace: true, Grants: grants, Trust: p.Trust(c)})
 	if err != nil {
 		return err
 	}
@@ -117,12 +117,12 @@ func run(p *caller.Caller, c *cli.Context, asks *[]Ask, grants policy.Grants) er
 // Explainer answers the asks.
 type Explainer struct {
 	*caller.Caller
-	d     policy.Decision
+	d     plan.Decision
 	files *explain.Explainer
 }
 
 // New is an explainer of a decision.
-func New(p *caller.Caller, d policy.Decision) (*Explainer, error) {
+func New(p *caller.Caller, d plan.Decision) (*Explainer, error) {
 	groups, err := os.Getgroups()
 	if err != nil {
 		return nil, fmt.Errorf("read own groups: %w", err)
@@ -153,7 +153,7 @@ func (x *Explainer) answers(list []Ask, asJSON bool) error {
 			return err
 		}
 		if !a.ok {
-			x.Status = caller.ExitRefused
+			x.Status = fault.ExitRefused
 		}
 		x.print(a)
 	}
@@ -169,7 +169,7 @@ func (x *Explainer) Each(list []Ask) ([]any, error) {
 			return nil, err
 		}
 		if !a.ok {
-			x.Status = caller.ExitRefused
+			x.Status = fault.ExitRefused
 		}
 		all = append(all, map[string]any{"kind": a.kind, "asked": one.name, "ok": a.ok, "is": a.is, "details": a.details})
 	}

@@ -11,7 +11,7 @@ import (
 	"testing"
 
 	"github.com/sandboxrun/sandboxrun/cli/caller"
-	"github.com/sandboxrun/sandboxrun/cli/policy"
+	"github.com/sandboxrun/sandboxrun/cli/plan"
 	"github.com/sandboxrun/sandboxrun/rootfs"
 	"github.com/sandboxrun/sandboxrun/rootfs/explain"
 	"github.com/sandboxrun/sandboxrun/rootfs/survey"
@@ -54,8 +54,8 @@ func asker(t *testing.T) *Explainer {
 		t.Fatal(err)
 	}
 	asked := rootfs.Policy{Write: []rootfs.Grant{{Path: "/x", From: "<p>.toml:1:2: files.write"}}, Deny: []rootfs.Grant{{Path: "/x/" + odd, From: "deny"}}}
-	plan := &spec.Plan{View: v, PolicyFile: "<p>&\"\n.toml", PolicyDigest: "d"}
-	return &Explainer{Caller: p, d: policy.Decision{Plan: plan}, files: &explain.Explainer{View: v, Policy: asked, Tree: tree}}
+	made := &spec.Plan{View: v, PolicyFile: "<p>&\"\n.toml", PolicyDigest: "d"}
+	return &Explainer{Caller: p, d: plan.Decision{Plan: made}, files: &explain.Explainer{View: v, Policy: asked, Tree: tree}}
 }
 
 // The page is well formed, holds all names as text, and takes nothing from elsewhere.

@@ -104,7 +104,7 @@ func followStats(ctx context.Context, sb *container.Sandbox, interval time.Durat
 }
 
 func unlessLost(err error) error {
-	if caller.Describe(err).Code == "sandbox_lost" {
+	if caller.Describe(err).Code == fault.SandboxLost {
 		return nil
 	}
 	return err

@@ -19,7 +19,7 @@ import (
 
 	"github.com/sandboxrun/sandboxrun/cli/caller"
 	"github.com/sandboxrun/sandboxrun/cli/flags"
-	"github.com/sandboxrun/sandboxrun/cli/policy"
+	"github.com/sandboxrun/sandboxrun/cli/plan"
 	"github.com/sandboxrun/sandboxrun/cli/show"
 	"github.com/sandboxrun/sandboxrun/container/result"
 	"github.com/sandboxrun/sandboxrun/fault"
@@ -70,7 +70,7 @@ func (p *Commands) verify(c *cli.Context) error {
 		return caller.UnlessClosed(err)
 	}
 	if !r.Well {
-		p.Status = caller.ExitRefused
+		p.Status = fault.ExitRefused
 	}
 	for _, problem := range r.Problems {
 		message := problem.Message
@@ -116,7 +116,7 @@ func (p *Commands) verifyOptions(c *cli.Context, path string) (record.Options, e
 		return o, fault.Usage(fmt.Sprintf("--head %q is no hash", o.Head), "64 hexadecimal digits, as verify shows them")
 	}
 	if name := c.String("policy"); name != "" {
-		policy, err := policy.Load(p.Caller, policy.Source{Name: name})
+		policy, err := plan.Load(p.Caller, plan.Source{Name: name})
 		if err != nil {
 			return o, err
 		}
@@ -167,17 +167,17 @@ func readSignature(path string) ([]byte, error) {
 
 func problemHint(code string) string {
 	switch code {
-	case record.CodeUnfinished:
+	case fault.RecordUnfinished:
 		return "if the sandbox still exists, verify again when it has been deleted"
-	case record.CodeCut, record.CodeTorn, record.CodeUntold, record.CodeEmpty:
+	case fault.RecordCut, fault.RecordTorn, fault.RecordUntold, fault.RecordEmpty:
 		return "the lost content is unknown: do not rely on what the record does not have"
-	case record.CodeWrongPolicy:
+	case fault.RecordWrongPolicy:
 		return "the digest depends on paths and variables of the policy: they must be the same as then"
-	case record.CodeNotSigned:
+	case fault.RecordNotSigned:
 		return "a signature is a file beside the record, with its name and " + record.SignatureSuffix
-	case record.CodeFormat:
+	case fault.RecordFormat:
 		return "use the version of sandboxrun that wrote it"
-	case record.CodeBroken, record.CodeLitter, record.CodeOrphans:
+	case fault.CheckBroken, fault.SandboxLitter, fault.SandboxOrphans:
 		return "" // the record is good; the sandbox was not
 	}
 	return "do not rely on this record"

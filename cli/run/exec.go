@@ -214,11 +214,11 @@ func (p *Commands) conclude(e *container.Ended, req container.Request) error {
 
 func (p *Commands) finish(r *result.Result) {
 	if err := p.Out.Failed(); err != nil && r.Error == nil {
-		r.Error = &result.Error{Code: caller.CodeOutputFailed, Message: "write standard output: " + caller.Reason(err)}
+		r.Error = &result.Error{Code: fault.OutputFailed, Message: "write standard output: " + caller.Reason(err)}
 	}
 	p.Status = r.ExitCode
-	if r.Error != nil && p.Status == 0 && r.Error.Code != caller.CodeOutputFailed { // lostOutput handles a lost output
-		p.Status = caller.ExitLauncher
+	if r.Error != nil && p.Status == 0 && r.Error.Code != fault.OutputFailed { // lostOutput handles a lost output
+		p.Status = fault.ExitLauncher
 	}
 	for _, w := range r.Warnings {
 		p.Warn(w)
@@ -229,7 +229,7 @@ func (p *Commands) finish(r *result.Result) {
 	case p.jsonResult && p.resultPrinted:
 	case p.jsonResult:
 		p.printResult(r)
-	case r.Error != nil && r.Error.Code == caller.CodeOutputFailed:
+	case r.Error != nil && r.Error.Code == fault.OutputFailed:
 	case r.Error != nil:
 		p.Complain(r.Error)
 	default:

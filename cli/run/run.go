@@ -14,7 +14,7 @@ import (
 
 	"github.com/sandboxrun/sandboxrun/cli/caller"
 	"github.com/sandboxrun/sandboxrun/cli/flags"
-	"github.com/sandboxrun/sandboxrun/cli/policy"
+	"github.com/sandboxrun/sandboxrun/cli/plan"
 	"github.com/sandboxrun/sandboxrun/container"
 	"github.com/sandboxrun/sandboxrun/container/owner"
 )
@@ -26,7 +26,7 @@ type Commands struct {
 	resultPrinted bool
 	result        resultTo
 	puts          [][2]string // --put: a path of the caller's, and one inside
-	grants        policy.Grants
+	grants        plan.Grants
 }
 
 // New makes the commands. The caller's failures become results, where a result was asked for.
@@ -99,8 +99,8 @@ func (p *Commands) run(c *cli.Context) error {
 	defer store.Close()
 	trust := p.Trust(c)
 	trust.Record, trust.Output, trust.Key = o.Record, req.OutputDir, c.String("sign")
-	from := policy.Source{Name: c.String("policy"), Workspace: true, Grants: p.grants, Env: req.Env, Trust: trust}
-	sb, d, err := policy.NewSandbox(p.Caller, store, from, "run-"+strings.ToLower(rand.Text()), o)
+	from := plan.Source{Name: c.String("policy"), Workspace: true, Grants: p.grants, Env: req.Env, Trust: trust}
+	sb, d, err := plan.NewSandbox(p.Caller, store, from, "run-"+strings.ToLower(rand.Text()), o)
 	if err != nil {
 		return err
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/sandboxrun/sandboxrun/container"
 	"github.com/sandboxrun/sandboxrun/container/result"
 	"github.com/sandboxrun/sandboxrun/container/stream"
+	"github.com/sandboxrun/sandboxrun/fault"
 	"github.com/sandboxrun/sandboxrun/rpc"
 	"github.com/sandboxrun/sandboxrun/spec/policy"
 )
@@ -107,7 +108,7 @@ func (n *session) byID(id json.RawMessage) *servedExec {
 }
 
 func noSuchExec(id json.RawMessage) error {
-	return &rpc.Error{Code: rpc.CodeFailed, Message: fmt.Sprintf("no exec with the id %.128s runs", id), Data: result.Error{Code: "not_found"}}
+	return &rpc.Error{Code: rpc.CodeFailed, Message: fmt.Sprintf("no exec with the id %.128s runs", id), Data: result.Error{Code: fault.NotFound}}
 }
 
 // end ends all that the exec has started, also where it is only about to start.

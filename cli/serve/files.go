@@ -75,7 +75,7 @@ func (n *session) puts(b *served, named map[string]putValue) ([]container.Put, e
 		v := named[name]
 		limit := cmp.Or(int64(v.Max), transfer.DefaultMax)
 		if v.File != "" && v.Text == nil && v.Base64 == nil {
-			if err := n.ofHost("put: file", true, "send its content: base64"); err != nil {
+			if err := n.ofHost("put: file", "send its content: base64"); err != nil {
 				return nil, err
 			}
 			read, err := files.FromHost(n.Caller, b.sb, v.File, name, limit)
@@ -90,7 +90,7 @@ func (n *session) puts(b *served, named map[string]putValue) ([]container.Put, e
 			return nil, badParams("put %q: %v", name, err)
 		}
 		if int64(len(data)) > limit {
-			return nil, fault.New(transfer.CodeTooLarge, "allow more: max", "put %q: it is larger than %d bytes", name, limit)
+			return nil, fault.New(fault.FileTooLarge, "allow more: max", "put %q: it is larger than %d bytes", name, limit)
 		}
 		list = append(list, container.Put{Path: name, Data: data, Mode: fs.FileMode(v.Mode & 0o777)})
 	}
@@ -116,12 +116,12 @@ func (n *session) collects(values []collectValue) ([]container.Collect, error) {
 	for _, v := range values {
 		c := container.Collect{Path: v.Path, Max: int64(v.Max)}
 		if v.To == "" && c.Max > maxAnswer {
-			return nil, fault.New(transfer.CodeTooLarge, "copy it to the host: to; or get it in parts", "collect %q: an answer holds at most %d bytes of files", v.Path, maxAnswer)
-		}
-		if err := n.ofHost("collect: to", v.To != "", "leave it out: the answer has the content"); err != nil {
-			return nil, err
+			return nil, fault.New(fault.FileTooLarge, "copy it to the host: to; or get it in parts", "collect %q: an answer holds at most %d bytes of files", v.Path, maxAnswer)
 		}
 		if v.To != "" {
+			if err := n.ofHost("collect: to", "leave it out: the answer has the content"); err != nil {
+				return nil, err
+			}
 			to, err := n.OnHost("collect", v.To)
 			if err != nil {
 				return nil, err

@@ -1,7 +1,7 @@
 // Package serve answers requests of other programs, in JSON-RPC 2.0: it makes sandboxes and execs as the commands of the same names do,
 // and each connection has its own. rpc reads the requests, and bounds what one client can ask; docs/serve.md is the contract.
 //
-// The process of the server owns the sandboxes. Parameters become what the command line would have become: a policy.Source, a
+// The process of the server owns the sandboxes. Parameters become what the command line would have become: a plan.Source, a
 // container.Request.
 package serve
 
@@ -169,7 +169,7 @@ func rpcError(err error) error {
 	}
 	e := caller.Describe(err)
 	code := rpc.CodeFailed
-	if e.Code == fault.CodeUsage {
+	if e.Code == fault.UsageCode {
 		code = rpc.CodeParams
 	}
 	return &rpc.Error{Code: code, Message: e.Message, Data: e}

@@ -16,7 +16,7 @@ import (
 	"github.com/sandboxrun/sandboxrun/cli/caller"
 	"github.com/sandboxrun/sandboxrun/cli/explain"
 	"github.com/sandboxrun/sandboxrun/cli/inspect"
-	"github.com/sandboxrun/sandboxrun/cli/policy"
+	"github.com/sandboxrun/sandboxrun/cli/plan"
 	"github.com/sandboxrun/sandboxrun/container"
 	"github.com/sandboxrun/sandboxrun/container/doctor"
 	"github.com/sandboxrun/sandboxrun/container/owner"
@@ -26,7 +26,7 @@ import (
 	"github.com/sandboxrun/sandboxrun/rootfs"
 	"github.com/sandboxrun/sandboxrun/rpc"
 	"github.com/sandboxrun/sandboxrun/spec"
-	specpolicy "github.com/sandboxrun/sandboxrun/spec/policy"
+	"github.com/sandboxrun/sandboxrun/spec/policy"
 )
 
 // session is what one client has.
@@ -90,6 +90,9 @@ func (n *session) Call(ctx context.Context, r *rpc.Request) (any, error) {
 	if m == nil {
 		return nil, &rpc.Error{Code: rpc.CodeMethod, Message: fmt.Sprintf("there is no method %q", r.Method)}
 	}
+	if err := n.admits(r); err != nil {
+		return nil, rpcError(err)
+	}
 	result, err := m(n, ctx, r)
 	if err != nil {
 		return nil, rpcError(err)
@@ -127,18 +130,18 @@ type policyParams struct {
 }
 
 // source is the policy that the parameters name.
-func (q *policyParams) source() (policy.Source, error) {
-	var from policy.Source
+func (q *policyParams) source() (plan.Source, error) {
+	var from plan.Source
 	for _, g := range []struct {
 		name string
 		list []string
 	}{{"read", q.Read}, {"write", q.Write}, {"bind", q.Bind}, {"deny", q.Deny}, {"allow-host", q.AllowHost}} {
 		for _, v := range g.list {
-			from.Grants = append(from.Grants, specpolicy.Flag{Name: g.name, Value: v})
+			from.Grants = append(from.Grants, policy.Flag{Name: g.name, Value: v})
 		}
 	}
 	if q.Cwd != "" {
-		from.Grants = append(from.Grants, specpolicy.Flag{Name: "cwd", Value: q.Cwd})
+		from.Grants = append(from.Grants, policy.Flag{Name: "cwd", Value: q.Cwd})
 	}
 	switch {
 	case q.PolicyText != "" && len(q.Policy) > 0:
@@ -191,12 +194,6 @@ func (n *session) create(_ context.Context, r *rpc.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := n.ofHost("create: id", q.ID != "", "leave it out: the server chooses one"); err != nil {
-		return nil, err
-	}
-	if err := n.ofHost("create: record", q.Record != "", "leave it out"); err != nil {
-		return nil, err
-	}
 	if q.ID == "" {
 		q.ID = "serve-" + strings.ToLower(rand.Text())
 	}
@@ -218,11 +215,8 @@ func (n *session) create(_ context.Context, r *rpc.Request) (any, error) {
 	defer n.making.Unlock()
 	n.creating.Lock()
 	defer n.creating.Unlock()
-	from.Trust, from.Ceiling = trust.Known{State: n.state, Record: o.Record}, n.ceiling
-	if err := n.take(); err != nil {
-		return nil, err
-	}
-	sb, d, err := policy.NewSandbox(p, n.store, from, q.ID, o)
+	from.Trust = trust.Known{State: n.state, Record: o.Record}
+	sb, d, err := plan.NewSandbox(p, n.store, from, q.ID, o)
 	if err != nil {
 		n.drop()
 		return nil, err
@@ -257,7 +251,7 @@ func (n *session) inSandbox(id string, do func(b *served) (any, error)) (any, er
 		defer b.use.RUnlock()
 	}
 	if b == nil || b.gone {
-		return nil, fault.New("not_found", "it must have been made by create on this connection", "there is no sandbox %q", id)
+		return nil, fault.New(fault.NotFound, "it must have been made by create on this connection", "there is no sandbox %q", id)
 	}
 	return do(b)
 }
@@ -366,9 +360,6 @@ func (n *session) explain(_ context.Context, r *rpc.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := n.ofHost("explain", true, "create says what a policy lacks"); err != nil {
-		return nil, err
-	}
 	var asks []explain.Ask
 	for _, text := range q.Ask {
 		a, err := explain.Classify(text)
@@ -383,7 +374,7 @@ func (n *session) explain(_ context.Context, r *rpc.Request) (any, error) {
 	}
 	p, _ := n.collecting()
 	from.Trust = trust.Known{State: n.state}
-	d, err := policy.Decide(p, from)
+	d, err := plan.Decide(p, from)
 	if err != nil {
 		return nil, err
 	}
@@ -396,9 +387,6 @@ func (n *session) explain(_ context.Context, r *rpc.Request) (any, error) {
 }
 
 func (n *session) doctor(ctx context.Context, _ *rpc.Request) (any, error) {
-	if err := n.ofHost("doctor", true, ""); err != nil {
-		return nil, err
-	}
 	report := doctor.Examine(ctx, doctor.Examination{State: n.state, Path: n.Env["PATH"]})
 	if err := ctx.Err(); err != nil {
 		return nil, err

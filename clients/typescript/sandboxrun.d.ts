@@ -8,9 +8,12 @@ export class SandboxError extends Error {
   readonly hint: string;
 }
 
-/** A `sandboxrun serve --stdio`, a process of its own. It ends with this process, and every sandbox with it. */
+/**
+ * A `sandboxrun serve --stdio`, a process of its own, or a connection to the server at an address: the path of its socket, or the port of one that
+ * is forwarded. It ends with this process, and every sandbox with it.
+ */
 export class Client {
-  constructor(options?: { path?: string; root?: string; env?: NodeJS.ProcessEnv });
+  constructor(options?: { path?: string; root?: string; env?: NodeJS.ProcessEnv; address?: { path: string } | { port: number; host?: string } });
   call(method: string, params?: object): Promise<any>;
   begin(method: string, params: object, onOutput?: OnOutput): { id: number; answer: Promise<any> };
   /** Ends every sandbox of this client. */

@@ -70,7 +70,7 @@ func OpenTrees(plan *spec.Plan) (Trees, error) {
 			if d := diagnose.Machine(); d != nil { // a limit of mount namespaces is met here first
 				return nil, d
 			}
-			return nil, fault.New("grant_missing", "did it change while the sandbox was made?", "open %q: %w", m.Source, err)
+			return nil, fault.New(fault.GrantMissing, "did it change while the sandbox was made?", "open %q: %w", m.Source, err)
 		}
 		t[i] = parts
 	}
@@ -118,6 +118,11 @@ func View(plan *spec.Plan, t Trees, found *Sights) []forkexec.Op {
 	for _, e := range plan.View.Entries {
 		s.entry(e)
 	}
+	for _, e := range plan.View.Entries { // after what is made in it
+		if e.Kind == rootfs.EntryDir && e.Modified != 0 {
+			s.ops = append(s.ops, forkexec.Op{Kind: forkexec.OpTimes, Target: newRoot + e.Path, Modified: e.Modified})
+		}
+	}
 	s.generated(plan.View)
 	s.system(plan)
 	for i, m := range plan.View.Mounts {
@@ -160,7 +165,7 @@ func (s *steps) entry(e rootfs.Entry) {
 	case rootfs.EntrySymlink:
 		o.Kind, o.Source = forkexec.OpSymlink, e.Content
 	case rootfs.EntryFile:
-		o.Kind, o.Data, o.Flags = forkexec.OpFile, e.Content, uintptr(e.Mode)
+		o.Kind, o.Data, o.Flags, o.Modified = forkexec.OpFile, e.Content, uintptr(e.Mode), e.Modified
 	}
 	s.ops = append(s.ops, o)
 	s.made.add(e.Path)
@@ -311,13 +316,13 @@ func (s *steps) devices() {
 // Explain tells a policy's fault from the machine's.
 func Explain(err error) error {
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ELOOP) {
-		return fault.New("grant_missing", "did it change while the sandbox was made?", "create sandbox: %w", err)
+		return fault.New(fault.GrantMissing, "did it change while the sandbox was made?", "create sandbox: %w", err)
 	}
 	if diagnose.RefusedProcess(err) {
-		return fault.New(diagnose.CodeLimitReached, diagnose.ProcessesHint, "create sandbox: no more processes can be started: %w", err)
+		return fault.New(fault.LimitReached, diagnose.ProcessesHint, "create sandbox: no more processes can be started: %w", err)
 	}
 	if d := diagnose.Machine(); d != nil {
 		return d
 	}
-	return fault.New("sandbox_unavailable", "", "create sandbox: %w", err)
+	return fault.New(fault.SandboxUnavailable, "", "create sandbox: %w", err)
 }

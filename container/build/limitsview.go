@@ -72,9 +72,10 @@ func limitFiles(l policy.Limits) map[string]string {
 	if l.CPUs > 0 {
 		quota = fmt.Sprint(int64(math.Ceil(l.CPUs * cgroup.Period)))
 	}
+	names := cgroup.FilesOf(true)
 	return map[string]string{
-		"cgroup.controllers": "cpu memory pids", "memory.max": number(l.Memory), "memory.high": "max", "memory.swap.max": "0",
-		"cpu.max": fmt.Sprintf("%s %d", quota, cgroup.Period), "pids.max": number(l.Pids),
+		"cgroup.controllers": "cpu memory pids", names.Memory: number(l.Memory), "memory.high": "max", names.Swap: "0",
+		cgroup.CPUMax: fmt.Sprintf("%s %d", quota, cgroup.Period), names.Pids: number(l.Pids),
 	}
 }
 

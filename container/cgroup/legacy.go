@@ -79,20 +79,21 @@ func makeLegacy(facts spec.Cgroups, name string, l Limits, note func(string) err
 
 // setLegacy gives a group its limit by one controller.
 func setLegacy(dir, controller string, l Limits) error {
+	names := FilesOf(false)
 	switch controller {
 	case "memory":
 		if err := useHierarchy(dir); err != nil || l.Memory == 0 {
 			return err
 		}
 		return setLimits(dir, []limitFile{
-			{file: "memory.limit_in_bytes", value: l.pages()},
-			{file: "memory.memsw.limit_in_bytes", value: l.pages(), optional: true}, // memory and swap together
+			{file: names.Memory, value: l.pages()},
+			{file: names.Swap, value: l.pages(), optional: true}, // memory and swap together
 			// What TCP has in its buffers counts by itself. Who has too much there is made to wait, and not ended.
 			{file: "memory.kmem.tcp.limit_in_bytes", value: l.pages(), optional: true},
 		})
 	case "pids":
 		if l.Pids > 0 {
-			return setLimits(dir, []limitFile{{file: "pids.max", value: strconv.FormatInt(l.Pids, 10)}})
+			return setLimits(dir, []limitFile{{file: names.Pids, value: strconv.FormatInt(l.Pids, 10)}})
 		}
 	case "cpu":
 		if l.CPUs > 0 {
@@ -119,8 +120,8 @@ func useHierarchy(dir string) error {
 func setLegacyCPU(dir string, quota int64) error {
 	set := func(quota int64) error {
 		return setLimits(dir, []limitFile{
-			{file: "cpu.cfs_period_us", value: strconv.Itoa(Period)},
-			{file: "cpu.cfs_quota_us", value: strconv.FormatInt(quota, 10)},
+			{file: cfsPeriod, value: strconv.Itoa(Period)},
+			{file: cfsQuota, value: strconv.FormatInt(quota, 10)},
 		})
 	}
 	err := set(quota)
@@ -136,11 +137,11 @@ func setLegacyCPU(dir string, quota int64) error {
 func leastQuota(dir string) int64 {
 	var least int64
 	for ; ; dir = filepath.Dir(dir) {
-		quota, err := readNumber(filepath.Join(dir, "cpu.cfs_quota_us"))
+		quota, err := readNumber(filepath.Join(dir, cfsQuota))
 		if err != nil {
 			return least // above the hierarchy's top
 		}
-		period, err := readNumber(filepath.Join(dir, "cpu.cfs_period_us"))
+		period, err := readNumber(filepath.Join(dir, cfsPeriod))
 		if err != nil || period <= 0 || quota <= 0 {
 			continue
 		}

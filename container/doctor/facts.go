@@ -201,7 +201,7 @@ func openState(path string) (dir string, facts stateFacts) {
 	}
 	sweepTrials(parent)
 	if dir, facts.err = os.MkdirTemp(parent, trialPrefix); facts.err != nil {
-		facts.err = fault.New("state_unusable", "choose another with --root DIR", "make state directory: %w", facts.err)
+		facts.err = fault.New(fault.StateUnusable, "choose another with --root DIR", "make state directory: %w", facts.err)
 		return "", facts
 	}
 	var st unix.Statfs_t

@@ -123,11 +123,11 @@ func (t *trial) runOne(ctx context.Context, sb *container.Sandbox) error {
 		return err
 	}
 	if res.Outcome != result.Exited || res.ExitCode != 0 {
-		return fault.New("sandbox_unavailable", "", "a program in a sandbox: %s, exit status %d: %s", res.Outcome, res.ExitCode, printable(res.Stderr))
+		return fault.New(fault.SandboxUnavailable, "", "a program in a sandbox: %s, exit status %d: %s", res.Outcome, res.ExitCode, printable(res.Stderr))
 	}
 	t.broken = brokenWalls(procfs.StatusFields(res.Stdout))
 	if len(t.broken) > 0 {
-		return fault.New("isolation_check_failed", "", "a program in a sandbox found itself with %s", strings.Join(t.broken, ", "))
+		return fault.New(fault.IsolationCheckFailed, "", "a program in a sandbox found itself with %s", strings.Join(t.broken, ", "))
 	}
 	return nil
 }
@@ -233,7 +233,7 @@ func versionIn(ctx context.Context, sb *container.Sandbox, program string, args 
 		return "", err
 	}
 	if res.Outcome != result.Exited || res.ExitCode != 0 {
-		return "", fault.New("failed", "", "it ends there with status %d (%s): %s", res.ExitCode, res.Outcome, printable(res.Stderr))
+		return "", fault.New(fault.Failed, "", "it ends there with status %d (%s): %s", res.ExitCode, res.Outcome, printable(res.Stderr))
 	}
 	if text := printable(res.Stdout); text != "" {
 		return text, nil

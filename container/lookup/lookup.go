@@ -14,15 +14,6 @@ import (
 	"github.com/sandboxrun/sandboxrun/rootfs/elf"
 )
 
-// Codes of a program that cannot be started. The command's exit status follows from them.
-const (
-	CodeNotFound       = "program_not_found"
-	CodeNotExecutable  = "program_not_executable"
-	CodeInterpreter    = "interpreter_missing"
-	CodeRelativeInterp = "interpreter_relative"
-	CodeCwd            = "cwd_missing"
-)
-
 // maxRaces is how often a path is looked up again because of a rename.
 const maxRaces = 100
 
@@ -77,7 +68,7 @@ func (in Root) openRegular(name string) (*os.File, error) {
 // the program needs to be loaded by is there, since the kernel would only say that the program is not.
 func (in Root) Find(name, dir, pathVar string) (string, error) {
 	if name == "" {
-		return "", fault.New(CodeNotFound, "", "the command's name is empty")
+		return "", fault.New(fault.ProgramNotFound, "", "the command's name is empty")
 	}
 	candidates := []string{name}
 	if !strings.Contains(name, "/") {
@@ -102,11 +93,11 @@ func (in Root) Find(name, dir, pathVar string) (string, error) {
 	}
 	switch {
 	case errors.Is(found, unix.EACCES):
-		return "", fault.New(CodeNotExecutable, "it needs the x permission and must be a regular file: chmod +x",
+		return "", fault.New(fault.ProgramNotExecutable, "it needs the x permission and must be a regular file: chmod +x",
 			"%q cannot be executed: %w", name, found)
 	case found == nil, errors.Is(found, unix.ENOENT), errors.Is(found, unix.ENOTDIR), errors.Is(found, unix.ELOOP),
 		errors.Is(found, unix.ENAMETOOLONG):
-		return "", fault.New(CodeNotFound, in.notThere(name, candidates), "%q is not in the sandbox", name)
+		return "", fault.New(fault.ProgramNotFound, in.notThere(name, candidates), "%q is not in the sandbox", name)
 	}
 	return "", fmt.Errorf("look for %q in the sandbox: %w", name, found)
 }
@@ -137,11 +128,11 @@ func (in Root) loadable(name, pathVar string) error {
 		}
 		interp := line[0]
 		if !strings.HasPrefix(interp, "/") {
-			return fault.New(CodeRelativeInterp, "what it means would depend on the working directory; give it an absolute path",
+			return fault.New(fault.InterpreterRelative, "what it means would depend on the working directory; give it an absolute path",
 				"%q asks for the interpreter %q, which is not an absolute path", name, interp)
 		}
 		if err := in.executable(interp); err != nil {
-			return fault.New(CodeInterpreter, in.missingHint(interp), "%q needs the interpreter %q: %w", name, interp, err)
+			return fault.New(fault.InterpreterMissing, in.missingHint(interp), "%q needs the interpreter %q: %w", name, interp, err)
 		}
 		if err := in.throughEnv(name, line, pathVar); err != nil {
 			return err
@@ -168,7 +159,7 @@ func (in Root) throughEnv(name string, line []string, pathVar string) error {
 			return nil
 		}
 	}
-	return fault.New(CodeInterpreter, "grant it with files.read, and its directory in env.set PATH if it is in none of "+pathVar,
+	return fault.New(fault.InterpreterMissing, "grant it with files.read, and its directory in env.set PATH if it is in none of "+pathVar,
 		"%q needs the interpreter %q, which is not in the sandbox's PATH", name, asked)
 }
 

@@ -108,7 +108,7 @@ func limitRelay(groups []forkexec.Group, pid int) error {
 			continue
 		}
 		if err := cgroup.WriteControl(filepath.Join(g.Dir, "cgroup.procs"), strconv.Itoa(pid)); err != nil {
-			return fault.New("limit_unenforceable", `enforce = "best_effort" does without control groups`, "limit relay: %w", err)
+			return fault.New(fault.LimitUnenforceable, `enforce = "best_effort" does without control groups`, "limit relay: %w", err)
 		}
 	}
 	return nil
@@ -169,7 +169,7 @@ func listen(init *os.File, doors []spec.Door) ([]*os.File, error) {
 		if e := diagnose.NoRoom("start relay", err); e != nil {
 			return nil, e
 		}
-		return nil, fault.New("sandbox_unavailable", "", "start relay: %w", err)
+		return nil, fault.New(fault.SandboxUnavailable, "", "start relay: %w", err)
 	}
 	return files, nil
 }
@@ -185,7 +185,7 @@ func closeAll(files []*os.File) {
 func (r *Process) launch(sb Sandbox) error {
 	lock, err := sb.Root.OpenFile(Lock, os.O_CREATE|os.O_EXCL|os.O_RDWR, 0o600)
 	if err != nil {
-		return fault.New("state_unusable", fault.DiskHint, "start relay: %w", fault.Cause(err))
+		return fault.New(fault.StateUnusable, fault.DiskHint, "start relay: %w", fault.Cause(err))
 	}
 	defer lock.Close()
 	if err := flock.Lock(lock, unix.LOCK_EX|unix.LOCK_NB); err != nil {
@@ -198,7 +198,7 @@ func (r *Process) launch(sb Sandbox) error {
 	if e := diagnose.NoRoom("start relay", err); e != nil {
 		return e
 	}
-	return fault.New("sandbox_unavailable", "", "start relay: %w", err)
+	return fault.New(fault.SandboxUnavailable, "", "start relay: %w", err)
 }
 
 // Serve lets the relay begin, and waits until it has. What the checks have connected meanwhile is none of its business.
@@ -233,7 +233,7 @@ func (r *Process) Serve(record *recording.Place) error {
 	if len(text) == 0 {
 		text = []byte("it has ended: " + r.cmd.ProcessState.String())
 	}
-	return fault.New("sandbox_unavailable", "", "start relay: %s", text)
+	return fault.New(fault.SandboxUnavailable, "", "start relay: %s", text)
 }
 
 // waits says whether somebody waits to be accepted, or has sent something.

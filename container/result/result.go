@@ -121,9 +121,7 @@ type Error struct {
 
 const (
 	exitTimeout = 124
-	// ExitLauncher says that the launcher has failed, and not the program.
-	ExitLauncher = 125
-	exitSignal   = 128
+	exitSignal  = 128
 )
 
 // ending is what it means that we have ended an exec.
@@ -213,9 +211,9 @@ func fileExceeded(st forkexec.Status, l policy.Limits) bool {
 func (r *Result) Ended(st forkexec.Status) {
 	switch {
 	case st.Lost:
-		r.Outcome, r.ExitCode = SandboxLost, ExitLauncher
+		r.Outcome, r.ExitCode = SandboxLost, fault.ExitLauncher
 		r.SetFinding(FindingUnavailable)
-		r.Error = &Error{Code: "sandbox_lost", Message: "the sandbox ended under the program"}
+		r.Error = &Error{Code: fault.SandboxLost, Message: "the sandbox ended under the program"}
 	case st.Wait.Signaled():
 		name := unix.SignalName(st.Wait.Signal())
 		r.Outcome, r.Signal, r.ExitCode = Signaled, &name, exitSignal+int(st.Wait.Signal())
@@ -267,7 +265,7 @@ func ErrorOf(err error) *Error {
 	if e, ok := err.(*fault.Error); ok { //nolint:errorlint // only one that says all by itself
 		return &Error{Code: e.Code, Message: e.Error(), Hint: e.Hint}
 	}
-	return &Error{Code: "failed", Message: err.Error()}
+	return &Error{Code: fault.Failed, Message: err.Error()}
 }
 
 // Encoding is what Result.Encoding is.

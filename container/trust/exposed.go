@@ -19,8 +19,6 @@ import (
 	"github.com/sandboxrun/sandboxrun/spec"
 )
 
-const codeExposed = "state_exposed"
-
 // IsKept refuses a state directory that a running sandbox of the caller's lets its programs write.
 func IsKept(state string, root *os.Root, h *spec.Host) error {
 	g, ok := h.Ground.(*ground)
@@ -38,16 +36,16 @@ func IsKept(state string, root *os.Root, h *spec.Host) error {
 	defer dir.Close()
 	place, err := procfs.LocationOf(dir, g.mounts)
 	if err != nil {
-		return fault.New(codeExposed, "was it removed? try again", "find out where the state directory %q is: %w", state, err)
+		return fault.New(fault.StateExposed, "was it removed? try again", "find out where the state directory %q is: %w", state, err)
 	}
 	for _, r := range own {
 		inside, err := r.exposes(place)
 		pid := filepath.Base(r.proc)
 		if err != nil {
-			return fault.New(codeExposed, "try again, or keep the state elsewhere: --root DIR", "read the mounts of process %s: %w", pid, err)
+			return fault.New(fault.StateExposed, "try again, or keep the state elsewhere: --root DIR", "read the mounts of process %s: %w", pid, err)
 		}
 		if inside != "" {
-			return fault.New(codeExposed, "end that sandbox: kill -KILL "+pid+", look at what the directory holds and remove it; "+
+			return fault.New(fault.StateExposed, "end that sandbox: kill -KILL "+pid+", look at what the directory holds and remove it; "+
 				"or keep the state elsewhere: --root DIR",
 				"programs in sandbox %q can write the state directory %q, as %q", r.sealed.ID, state, inside)
 		}

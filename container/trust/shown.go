@@ -11,12 +11,6 @@ import (
 	"github.com/sandboxrun/sandboxrun/rootfs/hostfs"
 )
 
-// Codes of a directory that output cannot be written to, since it cannot be used, or the program could see it.
-const (
-	CodeOutputDir     = "output_dir_unusable"
-	CodeOutputGranted = "output_dir_granted"
-)
-
 // Shown knows what of the host a sandbox shows.
 type Shown struct{ procfs.Shown }
 
@@ -30,7 +24,7 @@ func Read(proc, state *os.File, id string) (*Shown, error) {
 	}
 	fd, err := unix.Openat(int(proc.Fd()), "mountinfo", unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
-		return nil, fault.New("sandbox_lost", "", "read the mounts of sandbox %q: %w", id, err)
+		return nil, fault.New(fault.SandboxLost, "", "read the mounts of sandbox %q: %w", id, err)
 	}
 	theirs := os.NewFile(uintptr(fd), "mountinfo")
 	defer theirs.Close()
@@ -48,15 +42,15 @@ func Read(proc, state *os.File, id string) (*Shown, error) {
 func (s *Shown) Refuse(dir *os.File, what, name string) error {
 	p, err := procfs.LocationOf(dir, s.Own)
 	if err != nil {
-		return fault.New(CodeOutputDir, "", "find out where %s %q is: %w", what, name, err)
+		return fault.New(fault.OutputDirUnusable, "", "find out where %s %q is: %w", what, name, err)
 	}
 	const hint = "choose a directory that the program cannot see: outside of all that the policy grants"
 	if p.Within(s.State) {
-		return fault.New(CodeOutputGranted, hint, "%s %q is in the state directory", what, name)
+		return fault.New(fault.OutputDirGranted, hint, "%s %q is in the state directory", what, name)
 	}
 	for _, m := range s.There {
 		if p.Within(m.Location) {
-			return fault.New(CodeOutputGranted, hint, "%s %q is in what the program sees as %q", what, name, m.Target)
+			return fault.New(fault.OutputDirGranted, hint, "%s %q is in what the program sees as %q", what, name, m.Target)
 		}
 	}
 	return nil

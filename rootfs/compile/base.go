@@ -191,7 +191,7 @@ func (c *compiler) addRootfs(b rootfs.Base) error {
 	}
 	names, err := c.tree.ReadDir(t.Real)
 	if err != nil || !t.Info.Mode.IsDir() {
-		return fault.New(rootfs.CodeMissing, "", "%s", b.From+": "+t.Real+" is not a directory that can be read")
+		return fault.New(fault.GrantMissing, "", "%s", b.From+": "+t.Real+" is not a directory that can be read")
 	}
 	for _, name := range names {
 		host, target := pathname.Join(t.Real, name), "/"+name

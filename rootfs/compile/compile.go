@@ -93,7 +93,7 @@ func (c *compiler) setWorkdir(v *rootfs.View) error {
 		why = "is not a directory in the sandbox"
 	}
 	if why != "" {
-		return fault.New(rootfs.CodeMissing, "create the directory on the host, or grant it, or choose another workdir", "%s %q %s", g.From, g.Path, why)
+		return fault.New(fault.GrantMissing, "create the directory on the host, or grant it, or choose another workdir", "%s %q %s", g.From, g.Path, why)
 	}
 	v.Workdir = g.Path
 	return nil

@@ -47,25 +47,26 @@ func (c *compiler) addEtc() {
 // copySmall replaces the base's binds of files in /etc by copies in the sandbox's own root: a mount costs a start ten
 // times what a small file does, and every exec copies all mounts. What is denied, granted or secret has been settled.
 func (c *compiler) copySmall(v *rootfs.View) {
-	copied := map[string]string{}
+	copied := map[string]rootfs.Entry{}
 	v.Mounts = slices.DeleteFunc(v.Mounts, func(m rootfs.Mount) bool {
 		if m.Kind != rootfs.MountBind || m.Dir || m.Source == "" || c.classes[m.Target] != classBase || !pathname.Below(m.Target, "/etc") {
 			return false
 		}
 		const everybody = 0o004
-		if info, err := c.tree.Lstat(m.Source); c.User.Apart && (err != nil || info.Mode&everybody == 0) {
+		info, err := c.tree.Lstat(m.Source)
+		if err != nil || c.User.Apart && info.Mode&everybody == 0 {
 			return false // a copy would show it to the program
 		}
 		data, err := c.Tree.ReadFile(m.Source)
 		if err != nil {
 			return false
 		}
-		copied[m.Target] = string(data)
+		copied[m.Target] = rootfs.Entry{Content: string(data), Modified: info.Modified}
 		return true
 	})
 	for i, e := range v.Entries {
-		if content, ok := copied[e.Path]; ok && e.Kind == rootfs.EntryFile {
-			v.Entries[i].Content, v.Entries[i].Mode = content, 0o444
+		if from, ok := copied[e.Path]; ok && e.Kind == rootfs.EntryFile {
+			v.Entries[i].Content, v.Entries[i].Modified, v.Entries[i].Mode = from.Content, from.Modified, 0o444
 			delete(copied, e.Path)
 		}
 	}

@@ -6,7 +6,6 @@ import (
 	"testing"
 
 	"github.com/sandboxrun/sandboxrun/fault"
-	"github.com/sandboxrun/sandboxrun/rootfs"
 	"github.com/sandboxrun/sandboxrun/rootfs/roottest"
 )
 
@@ -177,7 +176,7 @@ func TestSecondMountsOfTheHost(t *testing.T) {
 		{"base system", "secret /d/s/sub/k"},
 	} {
 		var e *fault.Error
-		if _, err := Compile(request(roottest.Host(t, hostLines...), roottest.Rules(t, c...))); !errors.As(err, &e) || e.Code != rootfs.CodeSecret {
+		if _, err := Compile(request(roottest.Host(t, hostLines...), roottest.Rules(t, c...))); !errors.As(err, &e) || e.Code != fault.GrantHoldsSecret {
 			t.Errorf("%q: %v", c, err)
 		}
 	}

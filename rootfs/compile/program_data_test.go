@@ -61,3 +61,33 @@ func TestProgramDataWithPolicies(t *testing.T) {
 		}
 	}
 }
+
+// TestCopiesKeepTimes: what has a copy in the sandbox's own root has there the time that it has on the host, and nothing else has one.
+func TestCopiesKeepTimes(t *testing.T) {
+	tree := roottest.Host(t, append(slices.Clone(installed), "f /etc/services", "f /etc/ssl/openssl.cnf")...)
+	tree.Content = true
+	var copies []string
+	for _, e := range compileOK(t, tree, "base system").Entries {
+		if e.Modified == 0 {
+			continue
+		}
+		copies = append(copies, e.Path)
+		if e.Modified != modified(t, tree, e.Path) {
+			t.Errorf("%s has the time %d", e.Path, e.Modified)
+		}
+	}
+	roottest.Same(t, "copies", copies, []string{
+		"/etc/services", "/etc/ssl/openssl.cnf", "/etc/texmf", "/etc/texmf/texmf.cnf", "/etc/texmf/web2c", "/etc/texmf/web2c/a",
+		"/var/cache/texmf", "/var/cache/texmf/x", "/var/lib/dpkg/status", "/var/lib/dpkg/updates", "/var/lib/ghc", "/var/lib/ghc/package.cache",
+		"/var/lib/texmf", "/var/lib/texmf/ls-R", "/var/lib/texmf/web2c",
+	})
+}
+
+func modified(t *testing.T, tree *roottest.Tree, p string) int64 {
+	t.Helper()
+	info, err := tree.Lstat(p)
+	if err != nil || info.Modified == 0 {
+		t.Fatal(p, info, err)
+	}
+	return info.Modified
+}

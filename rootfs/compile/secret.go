@@ -124,7 +124,8 @@ func (c *compiler) checkBaseSecrets(secrets map[string]rootfs.Grant) error {
 }
 
 func (c *compiler) baseError(s rootfs.Grant, how string) *fault.Error {
-	return fault.New(rootfs.CodeSecret, fmt.Sprintf("deny it: files.deny = [%q]", s.Path), "files.base %q (%s) %s the secret %q (%s)", c.Policy.Base.Kind, c.baseFrom(), how, s.Path, s.From)
+	return fault.New(fault.GrantHoldsSecret, fmt.Sprintf("deny it: files.deny = [%q]", s.Path),
+		"files.base %q (%s) %s the secret %q (%s)", c.Policy.Base.Kind, c.baseFrom(), how, s.Path, s.From)
 }
 
 // isDenied reports whether a deny names the host path or a directory above it.
@@ -138,5 +139,5 @@ func (c *compiler) isDenied(host string) bool {
 }
 
 func secretError(g grant, s rootfs.Grant, how string) *fault.Error {
-	return fault.New(rootfs.CodeSecret, "grant less, or deny the secret", "%s %q %s the secret %q (%s)", g.from, g.path, how, s.Path, s.From)
+	return fault.New(fault.GrantHoldsSecret, "grant less, or deny the secret", "%s %q %s the secret %q (%s)", g.from, g.path, how, s.Path, s.From)
 }

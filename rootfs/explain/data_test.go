@@ -74,3 +74,23 @@ func TestProgramDataIsForEverybody(t *testing.T) {
 		}
 	}
 }
+
+// TestProgramDataParts: a directory to which other packages add is its program's, if that is a user's command.
+func TestProgramDataParts(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		lines []string
+		want  string // "": it is shown
+	}{
+		{"a command's", []string{"d /usr/share/p", "f /usr/bin/p"}, ""},
+		{"of a command without a directory", []string{"f /usr/bin/p"}, "no program of that name is installed: neither /usr/share/p nor"},
+		{"of what is no command", []string{"d /usr/lib/p", "f /usr/sbin/p"}, "p.d is a directory to which other packages add, and /usr/bin/p is not there"},
+		{"a service's", []string{"d /usr/lib/p", "f /usr/bin/p", "f /etc/init.d/p"}, "p.d is a service"},
+	} {
+		tree := roottest.Host(t, append(c.lines, "f /etc/p.d/a")...)
+		e := explainer(t, tree, "base system").Explain("/etc/p.d/a")
+		if why := strings.Join(e.Why, "\n"); e.Inside() != (c.want == "") || !strings.Contains(why, c.want) {
+			t.Errorf("%s: %s, by %q, want %q", c.name, e.Is, why, c.want)
+		}
+	}
+}

@@ -111,7 +111,7 @@ func lstat(p string) (Info, error) {
 	}
 	return Info{
 		Mode: fileMode(st.Mode), UID: int(st.Uid), GID: int(st.Gid), Size: st.Size,
-		Dev: st.Dev, Ino: st.Ino, Nlink: uint64(st.Nlink),
+		Dev: st.Dev, Ino: st.Ino, Nlink: uint64(st.Nlink), Modified: st.Mtim.Nano(),
 	}, nil
 }
 

@@ -96,4 +96,5 @@ type Info struct {
 	Size     int64 // bytes
 	Dev, Ino uint64
 	Nlink    uint64
+	Modified int64 // nanoseconds since 1970
 }

@@ -139,7 +139,7 @@ func (f *Tree) Lstat(p string) (hostfs.Info, error) {
 	if err != nil {
 		return hostfs.Info{}, err
 	}
-	return hostfs.Info{Mode: n.Mode, UID: n.UID, GID: n.GID, Dev: 1, Ino: n.ino, Nlink: 1 + n.more}, nil
+	return hostfs.Info{Mode: n.Mode, UID: n.UID, GID: n.GID, Dev: 1, Ino: n.ino, Nlink: 1 + n.more, Modified: int64(n.ino)}, nil
 }
 
 // Readlink implements hostfs.Tree.

@@ -13,6 +13,9 @@ func TestNames(t *testing.T) {
 	for _, name := range neverShown {
 		name = strings.ReplaceAll(name, "*", "x")
 		tree := roottest.Host(t, "d /usr/share/"+name, "f /etc/"+name+"/a", "f /var/lib/"+name+"/a", "f /var/cache/"+name+"/a")
+		for _, d := range Data(roottest.Host(t, "d /usr/share/"+name, "f /usr/bin/"+name, "f /etc/"+name+".d/a")) {
+			t.Errorf("%s is shown", d.Path)
+		}
 		for _, d := range Data(tree) {
 			if strings.HasSuffix(d.Path, "/"+name) && !slices.Contains(PackageData, d.Path) {
 				t.Errorf("%s is shown", d.Path)

@@ -35,9 +35,9 @@ var PackageData = []string{ //nolint:gochecknoglobals // a table
 }
 
 // neverShown are names that the rule never shows: who may log in, keys, where packages come from (an address may have a password
-// in it), what identifies the host, and directories to which any package or administrator adds. Patterns are path.Match's. What has other modes than data for everybody is left out anyway.
+// in it), and what identifies the host. Patterns are path.Match's. What has other modes than data for everybody is left out anyway.
 var neverShown = []string{ //nolint:gochecknoglobals // a table
-	"*.d", "NetworkManager", "alternatives", "amazon", "apt", "cloud*", "containers", "cron*", "dbus*", "dhcp*", "dnf", "docker*", "dpkg",
+	"NetworkManager", "alternatives", "amazon", "apt", "cloud*", "containers", "cron*", "dbus*", "dhcp*", "dnf", "docker*", "dpkg",
 	"kernel", "kubernetes", "libvirt", "mail*", "misc", "netplan", "pacman*", "pam*", "pki", "polkit*", "ppp", "private", "rpm", "samba",
 	"security", "ssh*", "ssl", "sudo*", "systemd*", "udev", "wireguard", "yum*", "zypp*",
 }
@@ -127,7 +127,7 @@ func (s *Surveyor) packages(p string) (d datum, ok bool) {
 	in, err := hostfs.SomeNames(s.Tree, p, 1)
 	switch {
 	case d.Dir && err == nil && len(in) == 0:
-		d.Copy = []rootfs.Entry{{Path: p, Kind: rootfs.EntryDir, Mode: 0o755}}
+		d.Copy = []rootfs.Entry{{Path: p, Kind: rootfs.EntryDir, Mode: 0o755, Modified: info.Modified}}
 	case !d.Dir && info.Size <= maxCopyBytes:
 		d.Copy = s.copied(d, hostfs.Listed{Name: p, Info: info})
 	}
@@ -147,11 +147,11 @@ func (s *Surveyor) copied(d datum, files ...hostfs.Listed) []rootfs.Entry {
 	}
 	var entries []rootfs.Entry
 	for _, f := range files {
-		e := rootfs.Entry{Path: f.Name, Kind: rootfs.EntryDir, Mode: 0o755}
+		e := rootfs.Entry{Path: f.Name, Kind: rootfs.EntryDir, Mode: 0o755, Modified: f.Modified}
 		var err error
 		switch {
 		case f.Mode&fs.ModeSymlink != 0:
-			e.Kind, e.Mode = rootfs.EntrySymlink, 0
+			e.Kind, e.Mode, e.Modified = rootfs.EntrySymlink, 0, 0
 			e.Content, err = s.Tree.Readlink(f.Name)
 		case !f.Mode.IsDir():
 			var data []byte
@@ -200,16 +200,19 @@ func holdsKey(name string) bool {
 // Judge says why the directory p is not shown, or "" if it is.
 func (s *Surveyor) Judge(p string, info hostfs.Info) (datum, string) {
 	name, d := path.Base(p), datum{Path: p, Dir: true}
+	program, parts := strings.CutSuffix(name, ".d") // packages and administrators add files to it
 	switch {
 	case !info.Mode.IsDir():
 		return d, pathname.Printable(p) + " is not a directory"
 	case openToAll(info) != "":
 		return d, pathname.Printable(p) + " " + openToAll(info)
-	case s.Program(name) == "":
-		return d, "no program of that name is installed: neither /usr/share/" + pathname.Printable(name) + " nor /usr/lib/" + pathname.Printable(name) + " is there"
-	case slices.ContainsFunc(neverShown, func(pattern string) bool { ok, _ := path.Match(pattern, name); return ok }):
-		return d, pathname.Printable(name) + " is one of the names of logins, keys, package sources and host identity, which are never shown"
-	case s.isService(name):
+	case s.Program(program) == "":
+		return d, "no program of that name is installed: neither /usr/share/" + pathname.Printable(program) + " nor /usr/lib/" + pathname.Printable(program) + " is there"
+	case parts && !s.isCommand(program):
+		return d, pathname.Printable(name) + " is a directory to which other packages add, and /usr/bin/" + pathname.Printable(program) + " is not there"
+	case slices.ContainsFunc(neverShown, func(pattern string) bool { ok, _ := path.Match(pattern, program); return ok }):
+		return d, pathname.Printable(program) + " is one of the names of logins, keys, package sources and host identity, which are never shown"
+	case s.isService(program):
 		return d, pathname.Printable(name) + " is a service, and " + pathname.Printable(p) + " its own"
 	case slices.ContainsFunc(s.mountPoints, func(mp string) bool { return pathname.Within(mp, p) }):
 		return d, pathname.Printable(p) + " has a mount of the host's in it"
@@ -233,6 +236,13 @@ func (s *Surveyor) Program(name string) string {
 		}
 	}
 	return ""
+}
+
+// isCommand reports whether a user's program of that name is installed: /etc/chromium.d is a part of Chromium's settings, but /etc/init.d and
+// /etc/grub.d are the host's.
+func (s *Surveyor) isCommand(name string) bool {
+	_, err := s.Tree.Lstat("/usr/bin/" + name)
+	return err == nil
 }
 
 // isService reports whether the host has a service of that name.

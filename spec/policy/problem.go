@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/sandboxrun/sandboxrun/fault"
 )
 
 // maxProblems is the maximum number of problems in a PolicyError.
@@ -49,18 +51,17 @@ func (e *Error) Error() string {
 	return strings.Join(lines, "\n")
 }
 
-// Code is the error code of a bad policy.
-func (e *Error) Code() string { return "policy_invalid" }
-
-// Hint is what the user can do, from every problem that has a hint; it may be empty.
-func (e *Error) Hint() string {
-	var hints []string
-	for _, p := range e.Problems {
-		if p.Hint != "" && !slices.Contains(hints, p.Hint) {
-			hints = append(hints, p.Hint)
-		}
+// As makes it a *fault.Error, with the hint of the first problem that has one.
+func (e *Error) As(target any) bool {
+	f, ok := target.(**fault.Error)
+	if !ok {
+		return false
 	}
-	return strings.Join(hints, "; ")
+	*f = &fault.Error{Code: fault.PolicyInvalid, Err: e}
+	if i := slices.IndexFunc(e.Problems, func(p Problem) bool { return p.Hint != "" }); i >= 0 {
+		(*f).Hint = e.Problems[i].Hint
+	}
+	return true
 }
 
 // newError sorts problems, files in the order in which they were read, and keeps the first few.

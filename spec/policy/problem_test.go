@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+
+	"github.com/sandboxrun/sandboxrun/fault"
 )
 
 // problems loads a policy and returns its problems, one a line.
@@ -202,7 +204,7 @@ func TestProblemsAreSortedAndCounted(t *testing.T) {
 		t.Fatalf("got %v", err)
 	}
 	lines := strings.Split(err.Error(), "\n")
-	if lines[0] != "p.toml:1:1: zzz: unknown key" || lines[10] != "and 4 more" || bad.Code() != "policy_invalid" {
+	if lines[0] != "p.toml:1:1: zzz: unknown key" || lines[10] != "and 4 more" || asFault(err).Code != fault.PolicyInvalid {
 		t.Errorf("got %q", lines)
 	}
 	for i, p := range bad.Problems[1:] {
@@ -231,8 +233,8 @@ func TestNotYet(t *testing.T) {
 			t.Errorf("%s:\n got %s\nwant %s", data, got, want)
 		}
 		var bad *Error
-		if errors.As(err, &bad) && bad.Hint() != "remove the key; it comes with a later version" {
-			t.Errorf("hint is %q", bad.Hint())
+		if errors.As(err, &bad) && asFault(err).Hint != "remove the key; it comes with a later version" {
+			t.Errorf("hint is %q", asFault(err).Hint)
 		}
 	}
 }
@@ -259,4 +261,9 @@ func TestLoadRefusesInput(t *testing.T) {
 	if got := problems(t, input("p", big)); got != "p:1:1: the file is larger than 1048576 bytes" {
 		t.Errorf("got %.200s", got)
 	}
+}
+
+func asFault(err error) *fault.Error {
+	e, _ := errors.AsType[*fault.Error](err)
+	return e
 }

@@ -55,7 +55,7 @@ func unitHint(n int64) string {
 // CheckMemory refuses a memory limit below MinMemory.
 func CheckMemory(n int64) error {
 	if n < MinMemory {
-		return fault.New("policy_invalid", unitHint(n), "%s is less than the least, %s", sizeText(n), sizeText(MinMemory))
+		return fault.New(fault.PolicyInvalid, unitHint(n), "%s is less than the least, %s", sizeText(n), sizeText(MinMemory))
 	}
 	return nil
 }

@@ -96,7 +96,8 @@ func inotifyRules() []specs.LinuxSyscall {
 }
 
 // hugePageRules refuse huge pages, because the machine has one pool of them and no memory limit counts them. The errno is that of a
-// machine with an empty pool; language runtimes then use ordinary memory.
+// machine with an empty pool; language runtimes then use ordinary memory. Of memfd_create it is that of a kernel that does not know the
+// flag, because Chromium calls it with all flags set and ends unless that is EINVAL.
 func hugePageRules() []specs.LinuxSyscall {
 	const shmHuge = 0o4000 // SHM_HUGETLB
 	var rules []specs.LinuxSyscall
@@ -107,7 +108,7 @@ func hugePageRules() []specs.LinuxSyscall {
 		errno unix.Errno
 	}{
 		{"mmap", 3, unix.MAP_HUGETLB, unix.ENOMEM},
-		{"memfd_create", 1, unix.MFD_HUGETLB, unix.ENOMEM},
+		{"memfd_create", 1, unix.MFD_HUGETLB, unix.EINVAL},
 		{"shmget", 2, shmHuge, unix.ENOMEM},
 	} {
 		names := []string{c.name}

@@ -120,6 +120,26 @@ class Sync(unittest.TestCase):
         with self.assertRaises(SandboxUnavailable):
             Client("/no/such/sandboxrun")
 
+    def test_address(self) -> None:
+        with tempfile.TemporaryDirectory() as tmp:
+            path = tmp + "/s"
+            server = subprocess.Popen([os.environ["SANDBOXRUN_BIN"], "serve", "--socket", path])
+            try:
+                while not os.path.exists(path):
+                    self.assertIsNone(server.poll())
+                    time.sleep(0.01)
+                with Client(address=path) as client, Sandbox(POLICY, client=client) as sb:
+                    self.assertEqual(sb.exec(["echo", "there"]).stdout, "there\n")
+                    handle = sb.start(["sleep", "300"])
+                    client.close()
+                    with self.assertRaises(Cancelled):
+                        handle.wait(30)
+            finally:
+                server.terminate()
+                server.wait()
+            with self.assertRaises(SandboxUnavailable):
+                Client(address=path)
+
     def test_closed(self) -> None:
         handle = self.sb.start(["sleep", "300"])
         threading.Timer(0.2, self.client.close).start()

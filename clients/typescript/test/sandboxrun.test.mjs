@@ -1,7 +1,7 @@
 // Tests against the real command: SANDBOXRUN_BIN=... node --test test/
 import assert from "node:assert/strict";
-import { spawnSync } from "node:child_process";
-import { mkdtempSync, readFileSync, realpathSync, rmSync, writeFileSync } from "node:fs";
+import { spawn, spawnSync } from "node:child_process";
+import { existsSync, mkdtempSync, readFileSync, realpathSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, test } from "node:test";
@@ -97,6 +97,24 @@ test("errors", async () => {
   await assert.rejects(none.exec(["true"]), /none here/);
   await assert.rejects(none.readFile("x"), code("null_sandbox"));
   assert.equal(none.isolated, false);
+});
+
+test("address", async () => {
+  const dir = mkdtempSync(join(tmpdir(), "sandboxrun-"));
+  const path = join(dir, "s");
+  const server = spawn(process.env.SANDBOXRUN_BIN, ["serve", "--socket", path], { stdio: "inherit" });
+  try {
+    while (!existsSync(path)) await new Promise((done) => setTimeout(done, 10));
+    const other = new Client({ address: { path } });
+    const there = new Sandbox({ policy, client: other });
+    assert.equal((await there.exec(["echo", "there"])).stdout, "there\n");
+    await there.dispose();
+    await other.close();
+  } finally {
+    server.kill();
+    rmSync(dir, { recursive: true });
+  }
+  await assert.rejects(new Client({ address: { path } }).call("list"), code("no_server"));
 });
 
 test("nothing is left of a process that ends, or is killed", async () => {

@@ -1,4 +1,4 @@
-package policy
+package plan
 
 import (
 	"github.com/sirupsen/logrus"
@@ -7,8 +7,8 @@ import (
 	"github.com/sandboxrun/sandboxrun/cli/version"
 	"github.com/sandboxrun/sandboxrun/container"
 	"github.com/sandboxrun/sandboxrun/container/diagnose"
-	"github.com/sandboxrun/sandboxrun/container/recording"
 	"github.com/sandboxrun/sandboxrun/container/trust"
+	"github.com/sandboxrun/sandboxrun/fault"
 	"github.com/sandboxrun/sandboxrun/spec"
 	"github.com/sandboxrun/sandboxrun/spec/policy"
 )
@@ -59,7 +59,7 @@ func Decide(p *caller.Caller, from Source) (d Decision, err error) {
 // machineFirst replaces the error that a program of root would be root to the host, if this machine cannot make any sandbox. Then
 // another policy would not help.
 func machineFirst(err error) error {
-	if code := caller.Describe(err).Code; code != spec.CodeNotIdmapped && code != spec.CodeProgramIsRoot {
+	if code := caller.Describe(err).Code; code != fault.GrantNotIdmapped && code != fault.ProgramIsRoot {
 		return err
 	}
 	if step := diagnose.Machine(); step != nil {
@@ -78,7 +78,7 @@ func NewSandbox(p *caller.Caller, s *container.Store, from Source, id string, o 
 		return nil, nil, err
 	}
 	// A fault of another sandbox must not stop this one.
-	if _, err := s.Sweep(); err != nil && caller.Describe(err).Code == recording.Code {
+	if _, err := s.Sweep(); err != nil && caller.Describe(err).Code == fault.RecordUnusable {
 		p.Warn(err.Error())
 	} else if err != nil {
 		logrus.Warn(err)

@@ -1,9 +1,9 @@
-// Package policy reads the policy that a command line or a request names, resolves it on this machine, and has a sandbox made of it.
+// Package plan reads the policy that a command line or a request names, resolves it on this machine, and has a sandbox made of it.
 // The commands that need no sandbox for that are here too: policy and spec.
 //
 // spec decides what a policy becomes, container makes the sandbox; here is only what depends on the caller: where policies are read,
 // and which directory can be the workspace when there is none.
-package policy
+package plan
 
 import (
 	"errors"
@@ -12,7 +12,6 @@ import (
 	"io/fs"
 	"path/filepath"
 
-	"github.com/sandboxrun/sandboxrun/ceiling"
 	"github.com/sandboxrun/sandboxrun/cli/caller"
 	"github.com/sandboxrun/sandboxrun/cli/flags"
 	"github.com/sandboxrun/sandboxrun/fault"
@@ -70,7 +69,7 @@ func distrust(in *policy.Input, from Source, name string) error {
 	}
 	in.Env, in.Home, in.ReadFile = nil, "", nil
 	if _, preset := policy.Preset(name); from.Inline == nil && !preset {
-		return fault.New(ceiling.Code, "sandboxrun policy presets; or send the policy itself", "policy %q is no preset", name)
+		return fault.New(fault.BeyondCeiling, "sandboxrun policy presets; or send the policy itself", "policy %q is no preset", name)
 	}
 	return nil
 }

@@ -9,10 +9,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/opencontainers/runtime-spec/specs-go"
 	"golang.org/x/sys/unix"
 
 	"github.com/sandboxrun/sandboxrun/container/build"
+	"github.com/sandboxrun/sandboxrun/fault"
 	"github.com/sandboxrun/sandboxrun/rootfs"
 	"github.com/sandboxrun/sandboxrun/spec"
 )
@@ -21,9 +21,10 @@ import (
 func planWith(entries []rootfs.Entry, mounts []rootfs.Mount) *spec.Plan {
 	return &spec.Plan{
 		View: &rootfs.View{Entries: entries, Mounts: mounts},
-		Spec: &specs.Spec{Version: specs.Version, Process: &specs.Process{}, Linux: &specs.Linux{}, Root: &specs.Root{Path: spec.RootDir}},
 	}
 }
+
+func bundle(root *os.Root, plan *spec.Plan) error { return WriteBundle(root, plan, plan.OCI()) }
 
 // TestBundle: files have the modes and times of the plan whatever the caller's umask is, and nobody can open a mask.
 func TestBundle(t *testing.T) {
@@ -46,7 +47,7 @@ func TestBundle(t *testing.T) {
 		{Kind: rootfs.MountBind, Source: "/usr", Target: "/usr", Dir: true},
 		{Kind: rootfs.MountBind, Target: "/etc/hosts", Content: "127.0.0.1 localhost\n"},
 	})
-	if err := WriteBundle(root, plan); err != nil {
+	if err := bundle(root, plan); err != nil {
 		t.Fatal(err)
 	}
 	for name, mode := range map[string]fs.FileMode{
@@ -71,7 +72,7 @@ func TestBundle(t *testing.T) {
 	if data, err := os.ReadFile(filepath.Join(dir, spec.GeneratedFile(1))); err != nil || string(data) != "127.0.0.1 localhost\n" {
 		t.Errorf("the generated file: %q, %v", data, err)
 	}
-	if err := WriteBundle(root, plan); codeOf(err) != "state_unusable" {
+	if err := bundle(root, plan); codeOf(err) != "state_unusable" {
 		t.Errorf("a second one in its place: %v", err)
 	}
 }
@@ -88,7 +89,7 @@ func TestBundleStaysInItsDirectory(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := WriteBundle(root, planWith(nil, nil)); err == nil {
+		if err := bundle(root, planWith(nil, nil)); err == nil {
 			t.Errorf("%s was a link, and is followed", name)
 		}
 		root.Close()
@@ -172,7 +173,7 @@ func TestGranted(t *testing.T) {
 		if err := c.change(); err != nil {
 			t.Fatal(err)
 		}
-		if err := sb.checkGranted(); codeOf(err) != CodeReplaced || !strings.Contains(err.Error(), at) {
+		if err := sb.checkGranted(); codeOf(err) != fault.GrantReplaced || !strings.Contains(err.Error(), at) {
 			t.Errorf("%s: %v", c.name, err)
 		}
 	}
@@ -201,10 +202,10 @@ func TestGrantIsRemembered(t *testing.T) {
 	if err := errors.Join(os.Rename(w, w+".old"), os.Mkdir(w, 0o777)); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := sb.Start(sh("echo lost >f")); codeOf(err) != CodeReplaced {
+	if _, err := sb.Start(sh("echo lost >f")); codeOf(err) != fault.GrantReplaced {
 		t.Errorf("an exec: %v", err)
 	}
-	if err := sb.Put("", []Put{{Path: "f"}}); codeOf(err) != CodeReplaced {
+	if err := sb.Put("", []Put{{Path: "f"}}); codeOf(err) != fault.GrantReplaced {
 		t.Errorf("a put: %v", err)
 	}
 	if len(namesOf(t, w))+len(namesOf(t, w+".old")) != 0 {

@@ -13,8 +13,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/sandboxrun/sandboxrun/container/diagnose"
-	"github.com/sandboxrun/sandboxrun/container/lookup"
 	"github.com/sandboxrun/sandboxrun/container/stream"
 	"github.com/sandboxrun/sandboxrun/fault"
 	"github.com/sandboxrun/sandboxrun/forkexec"
@@ -79,18 +77,18 @@ func TestExplainedStarts(t *testing.T) {
 		code string
 		text string
 	}{
-		{"no such program", step(forkexec.StepExecve, "", unix.ENOENT), lookup.CodeNotFound, `"prog"`},
-		{"no right to execute", step(forkexec.StepExecve, "", unix.EACCES), lookup.CodeNotExecutable, `"prog"`},
-		{"another machine's program", step(forkexec.StepExecve, "", unix.ENOEXEC), lookup.CodeNotExecutable, "exec format"},
+		{"no such program", step(forkexec.StepExecve, "", unix.ENOENT), fault.ProgramNotFound, `"prog"`},
+		{"no right to execute", step(forkexec.StepExecve, "", unix.EACCES), fault.ProgramNotExecutable, `"prog"`},
+		{"another machine's program", step(forkexec.StepExecve, "", unix.ENOEXEC), fault.ProgramNotExecutable, "exec format"},
 		{"too many arguments", step(forkexec.StepExecve, "", unix.E2BIG), "arguments_too_long", "argument list"},
-		{"its directory", step(forkexec.StepDir, `"/w/x"`, unix.ENOENT), lookup.CodeCwd, `working directory "/w/x"`},
-		{"the limit of processes", step(forkexec.StepUserns, "", unix.EAGAIN), diagnose.CodeLimitReached, "its limit of processes"},
+		{"its directory", step(forkexec.StepDir, `"/w/x"`, unix.ENOENT), fault.CwdMissing, `working directory "/w/x"`},
+		{"the limit of processes", step(forkexec.StepUserns, "", unix.EAGAIN), fault.LimitReached, "its limit of processes"},
 		{"a core limit", step(forkexec.StepRlimit, forkexec.CoreLimit, unix.EPERM), "limit_unenforceable", "core handler"},
 		{"a terminal", step(forkexec.StepTerminal, "", unix.ENOSPC), "no_terminal", "open a terminal"},
-		{"a file for it", step(forkexec.StepPut, `"f"`, unix.EROFS), codePut, `put "f"`},
+		{"a file for it", step(forkexec.StepPut, `"f"`, unix.EROFS), fault.PutFailed, `put "f"`},
 		{"a full disk", &os.PathError{Op: "write", Path: "events", Err: unix.ENOSPC}, "state_unusable", "no space"},
 		{"a full quota", &os.PathError{Op: "write", Path: "events", Err: unix.EDQUOT}, "state_unusable", "quota"},
-		{"too many files", step(forkexec.StepMount, "", unix.EMFILE), diagnose.CodeLimitReached, "too many open files"},
+		{"too many files", step(forkexec.StepMount, "", unix.EMFILE), fault.LimitReached, "too many open files"},
 	} {
 		err := sb.explain(c.err, Request{Args: []string{"prog"}})
 		if codeOf(err) != c.code || !strings.Contains(err.Error(), c.text) {
@@ -116,7 +114,7 @@ func TestCommandOfAnExec(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer unix.Close(in.FD)
-	if _, err := sb.command(Request{}, in); codeOf(err) != lookup.CodeNotFound {
+	if _, err := sb.command(Request{}, in); codeOf(err) != fault.ProgramNotFound {
 		t.Errorf("no command: %v", err)
 	}
 	for dir, want := range map[string]string{"": sb.state.Launch.Dir, "/usr/../tmp": "/tmp", "a/../b": filepath.Join(sb.state.Launch.Dir, "b")} {
@@ -125,7 +123,7 @@ func TestCommandOfAnExec(t *testing.T) {
 			t.Errorf("%q: %s, %v", dir, cmd.Dir, err)
 		}
 	}
-	if _, err := sb.command(Request{Args: []string{"sh"}, env: []string{"PATH=/nonexistent"}}, in); codeOf(err) != lookup.CodeNotFound {
+	if _, err := sb.command(Request{Args: []string{"sh"}, env: []string{"PATH=/nonexistent"}}, in); codeOf(err) != fault.ProgramNotFound {
 		t.Errorf("by another PATH: %v", err)
 	}
 	sb.filter = sb.filter[:len(sb.filter)-1]

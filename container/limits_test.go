@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sandboxrun/sandboxrun/spec/policy"
+
 	"golang.org/x/sys/unix"
 
 	"github.com/sandboxrun/sandboxrun/container/cgroup"
@@ -34,7 +36,7 @@ func TestLower(t *testing.T) {
 // TestEffectiveLimits: an exec may ask for less than its sandbox has, and never for more. Only time is its own to choose.
 func TestEffectiveLimits(t *testing.T) {
 	both := Held{Groups: []forkexec.Group{{Dir: "/g", Controllers: forkexec.GroupMemory | forkexec.GroupPids}}}
-	policy := spec.Limits{Wall: 10 * time.Second, CPU: 20 * time.Second, Memory: 1000, Pids: 50}
+	most := policy.Limits{Wall: 10 * time.Second, CPU: 20 * time.Second, Memory: 1000, Pids: 50}
 	for _, c := range []struct {
 		name string
 		l    Launch
@@ -43,32 +45,32 @@ func TestEffectiveLimits(t *testing.T) {
 	}{
 		{"nothing", Launch{}, Request{}, effective{}},
 		{
-			"in groups", Launch{Exec: spec.Exec{Limits: policy}, Held: both}, Request{}, effective{Limits: policy},
+			"in groups", Launch{Exec: spec.Exec{Limits: most}, Held: both}, Request{}, effective{Limits: most},
 		},
 		{
-			"watched", Launch{Exec: spec.Exec{Limits: policy}}, Request{},
-			effective{Limits: policy, watchMemory: true, watchPids: true},
+			"watched", Launch{Exec: spec.Exec{Limits: most}}, Request{},
+			effective{Limits: most, watchMemory: true, watchPids: true},
 		},
 		{
-			"by rlimit", Launch{Exec: spec.Exec{Limits: policy}, Nproc: true}, Request{},
-			effective{Limits: policy, watchMemory: true, nproc: true},
+			"by rlimit", Launch{Exec: spec.Exec{Limits: most}, Nproc: true}, Request{},
+			effective{Limits: most, watchMemory: true, nproc: true},
 		},
 		{
-			"less", Launch{Exec: spec.Exec{Limits: policy}, Held: both}, Request{Memory: 10, Pids: 5},
-			effective{Limits: spec.Limits{Wall: policy.Wall, CPU: policy.CPU, Memory: 10, Pids: 5}},
+			"less", Launch{Exec: spec.Exec{Limits: most}, Held: both}, Request{Memory: 10, Pids: 5},
+			effective{Limits: policy.Limits{Wall: most.Wall, CPU: most.CPU, Memory: 10, Pids: 5}},
 		},
-		{"more", Launch{Exec: spec.Exec{Limits: policy}, Held: both}, Request{Memory: 1 << 40, Pids: 1 << 20}, effective{Limits: policy}},
+		{"more", Launch{Exec: spec.Exec{Limits: most}, Held: both}, Request{Memory: 1 << 40, Pids: 1 << 20}, effective{Limits: most}},
 		{
-			"another time", Launch{Exec: spec.Exec{Limits: policy}, Held: both}, Request{Timeout: time.Minute},
-			effective{Limits: spec.Limits{Wall: time.Minute, CPU: policy.CPU, Memory: 1000, Pids: 50}},
+			"another time", Launch{Exec: spec.Exec{Limits: most}, Held: both}, Request{Timeout: time.Minute},
+			effective{Limits: policy.Limits{Wall: time.Minute, CPU: most.CPU, Memory: 1000, Pids: 50}},
 		},
 		{
-			"another time, which processor time follows", Launch{Exec: spec.Exec{Limits: policy, CPUFollowsWall: true}, Held: both}, Request{Timeout: time.Minute},
-			effective{Limits: spec.Limits{Wall: time.Minute, CPU: 2 * time.Minute, Memory: 1000, Pids: 50}, cpuFollows: true},
+			"another time, which processor time follows", Launch{Exec: spec.Exec{Limits: most, CPUFollowsWall: true}, Held: both}, Request{Timeout: time.Minute},
+			effective{Limits: policy.Limits{Wall: time.Minute, CPU: 2 * time.Minute, Memory: 1000, Pids: 50}, cpuFollows: true},
 		},
 		{
 			"of an exec alone, in a sandbox without", Launch{Nproc: true}, Request{Memory: 7, Pids: 3},
-			effective{Limits: spec.Limits{Memory: 7, Pids: 3}, watchMemory: true, nproc: true},
+			effective{Limits: policy.Limits{Memory: 7, Pids: 3}, watchMemory: true, nproc: true},
 		},
 	} {
 		if got := madeUp(c.l).effective(c.req); got != c.want {
@@ -84,12 +86,12 @@ func TestRlimits(t *testing.T) {
 		want map[int]uint64
 	}{
 		{"none", effective{}, nil},
-		{"files", effective{Limits: spec.Limits{File: 7, Nofile: 8}}, map[int]uint64{unix.RLIMIT_FSIZE: 7, unix.RLIMIT_NOFILE: 8}},
-		{"processes that a group holds", effective{Limits: spec.Limits{Pids: 9}}, nil},
-		{"processes", effective{Limits: spec.Limits{Pids: 9}, nproc: true}, map[int]uint64{unix.RLIMIT_NPROC: 9}},
+		{"files", effective{Limits: policy.Limits{File: 7, Nofile: 8}}, map[int]uint64{unix.RLIMIT_FSIZE: 7, unix.RLIMIT_NOFILE: 8}},
+		{"processes that a group holds", effective{Limits: policy.Limits{Pids: 9}}, nil},
+		{"processes", effective{Limits: policy.Limits{Pids: 9}, nproc: true}, map[int]uint64{unix.RLIMIT_NPROC: 9}},
 		// The kernel's is later than the watcher's, and in whole seconds.
-		{"processor time", effective{Limits: spec.Limits{CPU: 1500 * time.Millisecond}}, map[int]uint64{unix.RLIMIT_CPU: 3}},
-		{"of which the policy says nothing", effective{Limits: spec.Limits{CPU: time.Minute}, cpuFollows: true}, nil},
+		{"processor time", effective{Limits: policy.Limits{CPU: 1500 * time.Millisecond}}, map[int]uint64{unix.RLIMIT_CPU: 3}},
+		{"of which the policy says nothing", effective{Limits: policy.Limits{CPU: time.Minute}, cpuFollows: true}, nil},
 	} {
 		got := map[int]uint64{}
 		for _, r := range rlimits(c.l) {
@@ -107,7 +109,7 @@ func TestRlimits(t *testing.T) {
 // TestLimitOfACommand: what an exec's command says of its limits, and that no file is left where a program crashes.
 func TestLimitOfACommand(t *testing.T) {
 	l := Launch{
-		Exec: spec.Exec{Limits: spec.Limits{Pids: 10, Memory: 100}},
+		Exec: spec.Exec{Limits: policy.Limits{Pids: 10, Memory: 100}},
 		Held: Held{Ours: 1, CPUs: []int{0, 3}, Tmpfs: []string{"/tmp"}, Groups: []forkexec.Group{{Dir: "/g", Controllers: forkexec.GroupPids}}},
 	}
 	for _, handled := range []bool{false, true} {
@@ -221,7 +223,7 @@ func TestGroupsAreReadBack(t *testing.T) {
 		if c.unified {
 			by = spec.ByCgroup2
 		}
-		limits := spec.Limits{Memory: 4096, Pids: 20, CPUs: c.value}
+		limits := policy.Limits{Memory: 4096, Pids: 20, CPUs: c.value}
 		cmd := &forkexec.Command{Limits: forkexec.Limits{
 			Memory: limits.Memory, Pids: limits.Pids, SandboxPids: 21,
 			Groups: []forkexec.Group{{Dir: groupFiles(t, c.files), Unified: c.unified, Controllers: all}},
@@ -239,7 +241,7 @@ func TestGroupsAreReadBack(t *testing.T) {
 
 // TestReported: a result has the sandbox's limits, with what the exec asked for, and says of each what holds it.
 func TestReported(t *testing.T) {
-	sb := madeUp(Launch{Exec: spec.Exec{Limits: spec.Limits{Wall: time.Second, CPU: 2 * time.Second}}})
+	sb := madeUp(Launch{Exec: spec.Exec{Limits: policy.Limits{Wall: time.Second, CPU: 2 * time.Second}}})
 	sb.state.Limits = []spec.Limit{{Name: "wall", Value: 1, EnforcedBy: spec.ByTimer}, {Name: "cpu", Value: 2, EnforcedBy: spec.ByWatcher}}
 	report := func(req Request) map[string]spec.Limit {
 		t.Helper()
@@ -300,10 +302,10 @@ func TestNotedGroups(t *testing.T) {
 }
 
 func TestKeptOutput(t *testing.T) {
-	if got := keptOutput(spec.Limits{Output: 5}); got != 5 {
+	if got := keptOutput(policy.Limits{Output: 5}); got != 5 {
 		t.Error(got)
 	}
-	if got := keptOutput(spec.Limits{}); got <= 0 {
+	if got := keptOutput(policy.Limits{}); got <= 0 {
 		t.Error(got)
 	}
 }

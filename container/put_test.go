@@ -13,9 +13,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/sandboxrun/sandboxrun/container/lookup"
 	"github.com/sandboxrun/sandboxrun/container/result"
 	"github.com/sandboxrun/sandboxrun/container/trust"
+	"github.com/sandboxrun/sandboxrun/fault"
 	"github.com/sandboxrun/sandboxrun/forkexec"
 	"github.com/sandboxrun/sandboxrun/transfer"
 )
@@ -64,12 +64,12 @@ func TestPlainPuts(t *testing.T) {
 func TestPutFailed(t *testing.T) {
 	for errno, want := range map[unix.Errno][3]string{
 		unix.EXDEV:  {transfer.CodePath, "a link on the way leaves", "remove the link"},
-		unix.ENXIO:  {codePut, "it is no ordinary file", ""},
-		unix.EINVAL: {codePut, "it is no ordinary file", ""},
-		unix.EROFS:  {codePut, "read-only", "must let it write there"},
-		unix.EACCES: {codePut, "permission denied", "must let it write there"},
-		unix.EFBIG:  {codePut, "too large", "limits.file"},
-		unix.ENOSPC: {codePut, "no space", ""},
+		unix.ENXIO:  {fault.PutFailed, "it is no ordinary file", ""},
+		unix.EINVAL: {fault.PutFailed, "it is no ordinary file", ""},
+		unix.EROFS:  {fault.PutFailed, "read-only", "must let it write there"},
+		unix.EACCES: {fault.PutFailed, "permission denied", "must let it write there"},
+		unix.EFBIG:  {fault.PutFailed, "too large", "limits.file"},
+		unix.ENOSPC: {fault.PutFailed, "no space", ""},
 	} {
 		err := putFailed(&forkexec.StepError{Step: forkexec.StepPut, Detail: `"f"`, Err: errno})
 		e, ok := errors.AsType[*Error](err)
@@ -201,11 +201,11 @@ func TestFilesInAndOut(t *testing.T) {
 	if _, _, err := sb.Collect("", []Collect{{Path: "none"}}); err == nil {
 		t.Error("a single one that is not there is no error")
 	}
-	if _, err := sb.Files("no/such"); codeOf(err) != lookup.CodeCwd {
+	if _, err := sb.Files("no/such"); codeOf(err) != fault.CwdMissing {
 		t.Errorf("a working directory that is not there: %v", err)
 	}
 
-	for name, code := range map[string]string{"out/new": transfer.CodePath, "etc/new": transfer.CodePath, "pipe": codePut, "empty": codePut, "large/x": codePut, "/x": transfer.CodePath} {
+	for name, code := range map[string]string{"out/new": transfer.CodePath, "etc/new": transfer.CodePath, "pipe": fault.PutFailed, "empty": fault.PutUnusable, "large/x": fault.PutUnusable, "/x": transfer.CodePath} {
 		if err := sb.Put("", []Put{{Path: name, Data: []byte("x")}}); codeOf(err) != code {
 			t.Errorf("put %s: %v, want %s", name, err, code)
 		}

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/sandboxrun/sandboxrun/spec/policy"
+
 	"golang.org/x/sys/unix"
 
 	"github.com/sandboxrun/sandboxrun/container/owner"
@@ -25,7 +27,7 @@ import (
 // recorded makes a sandbox with a record in a directory of its own.
 func recorded(t *testing.T, policy string) (*Sandbox, string) {
 	t.Helper()
-	p, err := spec.Load(spec.Input{Name: "test.toml", Data: []byte("version = 1\n" + policy), Dir: t.TempDir()})
+	p, err := policy.Load(policy.Input{Name: "test.toml", Data: []byte("version = 1\n" + policy), Dir: t.TempDir()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -158,7 +160,7 @@ func TestNoExecWithoutItsRecord(t *testing.T) {
 func TestRecordWhereNobodySeesIt(t *testing.T) {
 	ws := t.TempDir()
 	s := newStore(t)
-	p, err := spec.Load(spec.Input{Name: "test.toml", Data: []byte("version = 1\nfiles.write = [" + quote(ws) + "]"), Dir: t.TempDir()})
+	p, err := policy.Load(policy.Input{Name: "test.toml", Data: []byte("version = 1\nfiles.write = [" + quote(ws) + "]"), Dir: t.TempDir()})
 	if err != nil {
 		t.Fatal(err)
 	}

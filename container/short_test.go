@@ -17,6 +17,7 @@ import (
 	"github.com/sandboxrun/sandboxrun/container/recording"
 	"github.com/sandboxrun/sandboxrun/container/result"
 	"github.com/sandboxrun/sandboxrun/container/stream"
+	"github.com/sandboxrun/sandboxrun/fault"
 	"github.com/sandboxrun/sandboxrun/forkexec"
 	"github.com/sandboxrun/sandboxrun/spec"
 )
@@ -242,7 +243,7 @@ func TestEndedExecs(t *testing.T) {
 		{"an event that was not kept", forkexec.Short{NoteFailed: unix.ENOSPC}, Request{}, result.Exited, 0, func(r *result.Result) bool {
 			return len(r.Warnings) > 0 && strings.Contains(r.Warnings[0], "no space")
 		}},
-		{"input that failed", forkexec.Short{InputFailed: unix.EIO}, Request{}, result.Exited, 0, func(r *result.Result) bool { return r.Error != nil && r.Error.Code == result.CodeInputFailed }},
+		{"input that failed", forkexec.Short{InputFailed: unix.EIO}, Request{}, result.Exited, 0, func(r *result.Result) bool { return r.Error != nil && r.Error.Code == fault.InputFailed }},
 	} {
 		short := c.short
 		short.Exec, short.State = "e000003", sb.dir

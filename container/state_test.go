@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/sandboxrun/sandboxrun/spec/policy"
+
 	"golang.org/x/sys/unix"
 
 	"github.com/sandboxrun/sandboxrun/container/flock"
@@ -333,7 +335,7 @@ func TestForgedProcess1(t *testing.T) {
 
 // TestNewStateHasThePlan: what later commands need of the plan is in the state, with what the program may not have left out.
 func TestNewStateHasThePlan(t *testing.T) {
-	policy, err := spec.Load(spec.Input{Name: "t.toml", Data: []byte("version = 1\nname = \"n\"\nlimits.wall = \"7s\"\nenv.set = { A = \"b\" }"), Dir: t.TempDir()})
+	policy, err := policy.Load(policy.Input{Name: "t.toml", Data: []byte("version = 1\nname = \"n\"\nlimits.wall = \"7s\"\nenv.set = { A = \"b\" }"), Dir: t.TempDir()})
 	if err != nil {
 		t.Fatal(err)
 	}

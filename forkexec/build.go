@@ -94,6 +94,7 @@ func Build(target *os.File, namespaces int, ops []Op) (missing []string, err err
 	return missing, e
 }
 
+// String is the step in a few words, for errors.
 func (k OpKind) String() string {
 	return [...]string{
 		"make directory", "make link", "make file", "mount", "bind", "protect", "mount", "change root to", "set", "mount", "set up the network", "set the time of",

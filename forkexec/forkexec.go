@@ -95,10 +95,13 @@ type NumberedError struct {
 	Err  error
 }
 
+// Error is the text of the cause.
 func (e *NumberedError) Error() string { return e.Err.Error() }
 
+// Unwrap gives the cause.
 func (e *NumberedError) Unwrap() error { return e.Err }
 
+// Error is the text of the cause.
 func (e *StepError) Error() string {
 	if e.Detail != "" {
 		return fmt.Sprintf("%s %s: %v", e.Step, e.Detail, e.Err)

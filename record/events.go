@@ -239,6 +239,7 @@ type Meter struct {
 // NewMeter makes a Meter of an empty stream.
 func NewMeter() *Meter { return &Meter{sum: sha256.New()} }
 
+// Write implements io.Writer.
 func (m *Meter) Write(p []byte) (int, error) {
 	m.bytes += int64(len(p))
 	return m.sum.Write(p)

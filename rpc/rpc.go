@@ -40,6 +40,7 @@ type Error struct {
 	Data    any    `json:"data,omitempty"`
 }
 
+// Error implements error.
 func (e *Error) Error() string { return e.Message }
 
 // Handler answers the requests of one connection.

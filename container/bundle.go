@@ -18,8 +18,8 @@ import (
 )
 
 // WriteBundle fills the directory dir, which must be empty, with a bundle that any OCI runtime starts: config.json, the
-// sandbox's own root with its mount points, the masks and the generated files.
-func WriteBundle(dir *os.Root, plan *spec.Plan) error {
+// sandbox's own root with its mount points, the masks and the generated files. oci is the plan's configuration, with the program.
+func WriteBundle(dir *os.Root, plan *spec.Plan, oci *specs.Spec) error {
 	for _, d := range []string{spec.RootDir, "masks", spec.GeneratedDir} {
 		if err := dir.Mkdir(d, 0o755); err != nil {
 			return bundleError(err)
@@ -47,7 +47,6 @@ func WriteBundle(dir *os.Root, plan *spec.Plan) error {
 			}
 		}
 	}
-	oci, _ := plan.Portable()
 	return writeConfig(dir, oci)
 }
 

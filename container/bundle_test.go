@@ -9,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/opencontainers/runtime-spec/specs-go"
 	"golang.org/x/sys/unix"
 
 	"github.com/sandboxrun/sandboxrun/container/build"
@@ -22,9 +21,10 @@ import (
 func planWith(entries []rootfs.Entry, mounts []rootfs.Mount) *spec.Plan {
 	return &spec.Plan{
 		View: &rootfs.View{Entries: entries, Mounts: mounts},
-		Spec: &specs.Spec{Version: specs.Version, Process: &specs.Process{}, Linux: &specs.Linux{}, Root: &specs.Root{Path: spec.RootDir}},
 	}
 }
+
+func bundle(root *os.Root, plan *spec.Plan) error { return WriteBundle(root, plan, plan.OCI()) }
 
 // TestBundle: files have the modes and times of the plan whatever the caller's umask is, and nobody can open a mask.
 func TestBundle(t *testing.T) {
@@ -47,7 +47,7 @@ func TestBundle(t *testing.T) {
 		{Kind: rootfs.MountBind, Source: "/usr", Target: "/usr", Dir: true},
 		{Kind: rootfs.MountBind, Target: "/etc/hosts", Content: "127.0.0.1 localhost\n"},
 	})
-	if err := WriteBundle(root, plan); err != nil {
+	if err := bundle(root, plan); err != nil {
 		t.Fatal(err)
 	}
 	for name, mode := range map[string]fs.FileMode{
@@ -72,7 +72,7 @@ func TestBundle(t *testing.T) {
 	if data, err := os.ReadFile(filepath.Join(dir, spec.GeneratedFile(1))); err != nil || string(data) != "127.0.0.1 localhost\n" {
 		t.Errorf("the generated file: %q, %v", data, err)
 	}
-	if err := WriteBundle(root, plan); codeOf(err) != "state_unusable" {
+	if err := bundle(root, plan); codeOf(err) != "state_unusable" {
 		t.Errorf("a second one in its place: %v", err)
 	}
 }
@@ -89,7 +89,7 @@ func TestBundleStaysInItsDirectory(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := WriteBundle(root, planWith(nil, nil)); err == nil {
+		if err := bundle(root, planWith(nil, nil)); err == nil {
 			t.Errorf("%s was a link, and is followed", name)
 		}
 		root.Close()

@@ -95,7 +95,7 @@ func (sb *Sandbox) start(plan *spec.Plan, o Options, compiled func() (filters, e
 	}
 	checks := check.New(plan.Checks, plan.View, sb.store.path)
 	plan = sb.sabotage(plan)
-	trees, err := build.OpenTrees(plan.Spec, plan.View)
+	trees, err := build.OpenTrees(plan)
 	if err != nil {
 		return err
 	}
@@ -214,7 +214,7 @@ func (sb *Sandbox) launch(plan *spec.Plan, host bool, lock, ready *os.File) (*li
 	if err != nil {
 		return nil, err
 	}
-	config, err := libcontainerConfig(cgroupName(sb.store.path, sb.state.ID), base, host, plan.Spec)
+	config, err := libcontainerConfig(cgroupName(sb.store.path, sb.state.ID), base, host, plan)
 	if err != nil {
 		return nil, err
 	}
@@ -296,18 +296,18 @@ func (sb *Sandbox) register(st *libcontainer.State) {
 	sb.child = true
 }
 
-// libcontainerConfig is what libcontainer makes of the Plan's OCI configuration: the namespaces, the maps of users and
-// process 1. The mounts are ours to make (package build), and the program is never libcontainer's to start.
-func libcontainerConfig(cgroup, base string, host bool, s *specs.Spec) (*configs.Config, error) {
+// libcontainerConfig is the little of the Plan that libcontainer makes: the namespaces, the maps of users and process 1. The mounts are
+// ours to make (package build), and the program is never libcontainer's to start.
+func libcontainerConfig(cgroup, base string, host bool, plan *spec.Plan) (*configs.Config, error) {
 	own := &specs.Spec{
-		Version: s.Version, Hostname: s.Hostname, Root: &specs.Root{Path: base, Readonly: true},
+		Version: specs.Version, Hostname: spec.Hostname, Root: &specs.Root{Path: base, Readonly: true},
 		Process: &specs.Process{Cwd: "/", Capabilities: &specs.LinuxCapabilities{}, NoNewPrivileges: true},
 		Mounts: []specs.Mount{
 			{Destination: "/proc", Type: "proc", Source: "proc", Options: []string{"nosuid", "noexec", "nodev"}},
 			{Destination: "/dev", Type: "bind", Source: "/dev", Options: []string{"rbind", "rprivate"}},
 		},
 		Linux: &specs.Linux{
-			Namespaces: withoutCgroup(s.Linux.Namespaces), UIDMappings: s.Linux.UIDMappings, GIDMappings: s.Linux.GIDMappings,
+			Namespaces: ownNamespaces(plan), UIDMappings: plan.IDs.UIDs, GIDMappings: plan.IDs.GIDs,
 		},
 	}
 	if host {
@@ -325,9 +325,15 @@ func libcontainerConfig(cgroup, base string, host bool, s *specs.Spec) (*configs
 	return config, nil
 }
 
-// withoutCgroup leaves the control group namespace to each exec: it is to show the exec's own group as the root.
-func withoutCgroup(list []specs.LinuxNamespace) []specs.LinuxNamespace {
-	return slices.DeleteFunc(slices.Clone(list), func(n specs.LinuxNamespace) bool { return n.Type == specs.CgroupNamespace })
+// ownNamespaces are those of a sandbox. The control group namespace is left to each exec: it is to show the exec's own group as the root.
+func ownNamespaces(plan *spec.Plan) []specs.LinuxNamespace {
+	list := []specs.LinuxNamespace{
+		{Type: specs.UserNamespace}, {Type: specs.MountNamespace}, {Type: specs.PIDNamespace}, {Type: specs.IPCNamespace}, {Type: specs.UTSNamespace},
+	}
+	if plan.OwnNetwork() {
+		list = append(list, specs.LinuxNamespace{Type: specs.NetworkNamespace})
+	}
+	return list
 }
 
 // startError explains a failed start.

@@ -20,10 +20,10 @@ type filters struct {
 // compileFilters begins to compile while the kernel makes the namespaces. The function that it returns waits for the end of that.
 func compileFilters(plan *spec.Plan) func() (filters, error) {
 	compile := sync.OnceValues(func() (f filters, err error) {
-		if f.own, err = forkexec.CompileSeccomp(plan.Spec.Linux.Seccomp, runtime.GOARCH); err != nil || !plan.SetGroup {
+		if f.own, err = forkexec.CompileSeccomp(plan.Filter, runtime.GOARCH); err != nil || !plan.SetGroup {
 			return f, err
 		}
-		asking, err := setgroup.Filter(plan.Spec.Linux.Seccomp, runtime.GOARCH)
+		asking, err := setgroup.Filter(plan.Filter, runtime.GOARCH)
 		f.asking = forkexec.EncodeFilter(asking)
 		return f, err
 	})

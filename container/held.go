@@ -3,12 +3,12 @@ package container
 import (
 	"slices"
 
-	"github.com/opencontainers/runtime-spec/specs-go"
 	"golang.org/x/sys/unix"
 
 	"github.com/sandboxrun/sandboxrun/container/disk"
 	"github.com/sandboxrun/sandboxrun/container/stream"
 	"github.com/sandboxrun/sandboxrun/forkexec"
+	"github.com/sandboxrun/sandboxrun/spec"
 	"github.com/sandboxrun/sandboxrun/spec/policy"
 )
 
@@ -44,17 +44,12 @@ func (g Granted) there() bool {
 
 // joined are the namespaces that the sandbox has of its own. One that it shares with the host cannot be entered, nor
 // needs to be; that of control groups each exec makes for itself.
-func joined(s *specs.Spec) int {
-	flags := map[specs.LinuxNamespaceType]int{
-		specs.MountNamespace: unix.CLONE_NEWNS, specs.PIDNamespace: unix.CLONE_NEWPID,
-		specs.NetworkNamespace: unix.CLONE_NEWNET, specs.IPCNamespace: unix.CLONE_NEWIPC,
-		specs.UTSNamespace: unix.CLONE_NEWUTS,
+func joined(plan *spec.Plan) int {
+	own := unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWIPC | unix.CLONE_NEWUTS
+	if plan.OwnNetwork() {
+		own |= unix.CLONE_NEWNET
 	}
-	all := 0
-	for _, ns := range s.Linux.Namespaces {
-		all |= flags[ns.Type]
-	}
-	return all
+	return own
 }
 
 func keptOutput(l policy.Limits) int64 {

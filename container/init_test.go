@@ -35,7 +35,7 @@ func TestInitConfig(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, withHost := range []bool{false, true} {
-		config, err := libcontainerConfig("sandboxrun-test", "/base", withHost, plan.Spec)
+		config, err := libcontainerConfig("sandboxrun-test", "/base", withHost, plan)
 		if err != nil {
 			t.Fatal(err)
 		}

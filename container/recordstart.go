@@ -67,7 +67,7 @@ func (sb *Sandbox) startRecord(plan *spec.Plan, o Options) (err error) {
 
 // session is what the sandbox is, as far as the kernel tells: as it is, not as it was planned.
 func (sb *Sandbox) session(plan *spec.Plan, o Options) (*record.Session, error) {
-	oci, err := json.Marshal(plan.Spec)
+	oci, err := json.Marshal(plan.OCI())
 	if err != nil {
 		return nil, fmt.Errorf("digest OCI configuration: %w", err)
 	}

@@ -73,7 +73,7 @@ func newState(id string, plan *spec.Plan, owner *owner.Owner) *State {
 		Name: plan.Name, Policy: plan.PolicyFile, Digest: plan.PolicyDigest, Network: plan.Network, Relay: plan.Relay,
 		Weaker: plan.Weaker, Warnings: plan.Warnings, BestEffort: plan.BestEffort,
 		Launch: Launch{
-			Exec: plan.Exec, Namespaces: joined(plan.Spec), Mounts: build.ExecMounts(plan), Steps: build.ExecSteps(plan), Nproc: plan.Nproc, SetGroup: plan.SetGroup,
+			Exec: plan.Exec, Namespaces: joined(plan), Mounts: build.ExecMounts(plan), Steps: build.ExecSteps(plan), Nproc: plan.Nproc, SetGroup: plan.SetGroup,
 		},
 	}
 }

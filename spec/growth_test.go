@@ -87,7 +87,7 @@ func TestGrowth(t *testing.T) {
 }
 
 // planAllocations is how often Resolve may allocate for the default policy. Without a reason that is worth it, lower it only.
-const planAllocations = 2_300
+const planAllocations = 2_100
 
 func TestPlanAllocations(t *testing.T) {
 	h := madeUpHost()

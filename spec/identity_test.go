@@ -79,11 +79,12 @@ func TestIdentity(t *testing.T) {
 		if e.UID != c.uid || e.GID != c.uid || e.ShownUID != c.shown || e.OwnID != c.own || e.Env["USER"] != c.name {
 			t.Errorf("%s: %+v", c.user, e)
 		}
-		if maps := len(plan.Spec.Linux.UIDMappings); (maps == 2) != (c.uid != 0) {
+		if maps := len(plan.IDs.UIDs); (maps == 2) != (c.uid != 0) {
 			t.Errorf("%s: %d maps", c.user, maps)
 		}
 		for i, m := range plan.View.Mounts {
-			mount := plan.Spec.Mounts[len(plan.Spec.Mounts)-len(plan.View.Mounts)+i]
+			oci := plan.OCI().Mounts
+			mount := oci[len(oci)-len(plan.View.Mounts)+i]
 			if want := c.own && m.Target == "/home/ada/work/out"; m.Idmapped != want || (len(mount.UIDMappings) > 0) != want || (len(mount.GIDMappings) > 0) != want {
 				t.Errorf("%s: %s is idmapped: %t", c.user, m.Target, m.Idmapped)
 			}

@@ -82,7 +82,7 @@ func TestDoors(t *testing.T) {
 			if got := strings.Join(doors(plan), " "); got != tt.want {
 				t.Errorf("got  %s\nwant %s", got, tt.want)
 			}
-			own := slices.ContainsFunc(plan.Spec.Linux.Namespaces, func(ns specs.LinuxNamespace) bool { return ns.Type == "network" && ns.Path == "" })
+			own := slices.ContainsFunc(plan.OCI().Linux.Namespaces, func(ns specs.LinuxNamespace) bool { return ns.Type == "network" && ns.Path == "" })
 			if own != (tt.name != "host") {
 				t.Errorf("a network namespace of its own: %v", own)
 			}

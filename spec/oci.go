@@ -6,7 +6,6 @@ import (
 
 	"github.com/opencontainers/runtime-spec/specs-go"
 
-	"github.com/sandboxrun/sandboxrun/netpolicy"
 	"github.com/sandboxrun/sandboxrun/rootfs"
 	"github.com/sandboxrun/sandboxrun/spec/policy"
 	"github.com/sandboxrun/sandboxrun/spec/seccomp"
@@ -29,12 +28,33 @@ func GeneratedFile(i int) string { return fmt.Sprintf("%s/%d", GeneratedDir, i) 
 // version newer than its own.
 const ociVersion = "1.0.2"
 
-// ociSpec is the Plan as an OCI runtime configuration, without the program: the command that uses it fills in
-// process.args.
-func ociSpec(p *Plan, h *Host, id identity) *specs.Spec {
-	s := &specs.Spec{
+// filter is the profile of system calls for the programs of a plan.
+func filter(p *Plan, h *Host) *specs.LinuxSeccomp {
+	s := seccomp.Profile(h.Arch, h.Kernel.Major, h.Kernel.Minor)
+	if p.Exec.Affinity > 0 {
+		seccomp.RefuseAffinity(s)
+	}
+	switch {
+	case p.Exec.NoNative:
+		seccomp.RefuseMemoryFiles(s)
+	case len(p.Exec.Execute) > 0:
+		seccomp.RefuseMemory(s)
+	}
+	if p.Exec.NoSpawn {
+		seccomp.RefuseSpawn(s)
+	}
+	if p.Exec.ShownUID == 0 {
+		seccomp.PassOverOwners(s)
+	}
+	return s
+}
+
+// OCI renders the Plan as an OCI runtime configuration, for people, records and other runtimes. The launcher itself does not read it.
+// The program is not in it: the command that uses it fills in process.args.
+func (p *Plan) OCI() *specs.Spec {
+	return &specs.Spec{
 		Version:  ociVersion,
-		Hostname: hostname,
+		Hostname: Hostname,
 		Root:     &specs.Root{Path: RootDir, Readonly: true},
 		Process: &specs.Process{
 			User:            specs.User{UID: uint32(p.Exec.UID), GID: uint32(p.Exec.GID)},
@@ -45,44 +65,29 @@ func ociSpec(p *Plan, h *Host, id identity) *specs.Spec {
 			NoNewPrivileges: true,
 			Rlimits:         rlimits(&p.Exec),
 		},
-		Mounts: append(systemMounts(p.Exec.Limits.Memory), viewMounts(p.View, p.Exec, id)...),
+		Mounts: append(systemMounts(p), viewMounts(p)...),
 		Linux: &specs.Linux{
-			Namespaces:    namespaces(p.Network),
-			UIDMappings:   id.maps[0],
-			GIDMappings:   id.maps[1],
+			Namespaces:    namespaces(p),
+			UIDMappings:   p.IDs.UIDs,
+			GIDMappings:   p.IDs.GIDs,
 			MaskedPaths:   p.Exec.Hide,
 			ReadonlyPaths: p.Exec.Readonly,
-			Seccomp:       seccomp.Profile(h.Arch, h.Kernel.Major, h.Kernel.Minor),
+			Seccomp:       p.Filter,
 			Resources:     resources(p.Exec.Limits),
 		},
 	}
-	if p.Exec.Affinity > 0 {
-		seccomp.RefuseAffinity(s.Linux.Seccomp)
-	}
-	switch {
-	case p.Exec.NoNative:
-		seccomp.RefuseMemoryFiles(s.Linux.Seccomp)
-	case len(p.Exec.Execute) > 0:
-		seccomp.RefuseMemory(s.Linux.Seccomp)
-	}
-	if p.Exec.NoSpawn {
-		seccomp.RefuseSpawn(s.Linux.Seccomp)
-	}
-	if p.Exec.ShownUID == 0 {
-		seccomp.PassOverOwners(s.Linux.Seccomp)
-	}
-	return s
 }
 
 // Portable is the configuration for another runtime, and the number of mounts that it lacks, because other runtimes cannot mount on
 // a symlink. The targets of a deny's symlinks are masked all the same.
-func (p *Plan) Portable() (s *specs.Spec, lacks int) {
-	oci, links := *p.Spec, map[string]bool{}
+func (p *Plan) Portable() (oci *specs.Spec, lacks int) {
+	oci, links := p.OCI(), map[string]bool{}
 	for _, m := range p.View.Mounts {
 		links[m.Target] = m.Link
 	}
-	oci.Mounts = slices.DeleteFunc(slices.Clone(oci.Mounts), func(m specs.Mount) bool { return links[m.Destination] })
-	return &oci, len(p.Spec.Mounts) - len(oci.Mounts)
+	all := len(oci.Mounts)
+	oci.Mounts = slices.DeleteFunc(oci.Mounts, func(m specs.Mount) bool { return links[m.Destination] })
+	return oci, all - len(oci.Mounts)
 }
 
 // resources are the limits that a cgroup enforces, for another runtime.
@@ -117,7 +122,7 @@ func rlimits(e *Exec) []specs.POSIXRlimit {
 	return list
 }
 
-func namespaces(mode string) []specs.LinuxNamespace {
+func namespaces(p *Plan) []specs.LinuxNamespace {
 	list := []specs.LinuxNamespace{
 		{Type: specs.UserNamespace},
 		{Type: specs.MountNamespace},
@@ -126,7 +131,7 @@ func namespaces(mode string) []specs.LinuxNamespace {
 		{Type: specs.UTSNamespace},
 		{Type: specs.CgroupNamespace},
 	}
-	if mode != netpolicy.Host {
+	if p.OwnNetwork() {
 		list = append(list, specs.LinuxNamespace{Type: specs.NetworkNamespace})
 	}
 	return list
@@ -138,8 +143,22 @@ func TerminalOptions() []string {
 	return []string{"newinstance", "ptmxmode=0666", "mode=0620", "max=64"}
 }
 
+// ShmOptions are what the file system of /dev/shm reads: its files count as memory.
+func (p *Plan) ShmOptions() []string {
+	return []string{"mode=1777", fmt.Sprintf("size=%d", tmpfsSize(p.Exec.Limits.Memory)), "nr_inodes=65536"}
+}
+
+// TmpfsOptions are what the file system of a view's tmpfs reads.
+func (p *Plan) TmpfsOptions(m rootfs.Mount) []string {
+	options := []string{fmt.Sprintf("mode=%#o", m.Mode), fmt.Sprintf("size=%d", m.Size), fmt.Sprintf("nr_inodes=%d", m.Inodes)}
+	if m.Owned {
+		options = append(options, fmt.Sprintf("uid=%d", p.Exec.UID), fmt.Sprintf("gid=%d", p.Exec.GID))
+	}
+	return options
+}
+
 // systemMounts are the mounts of every sandbox.
-func systemMounts(memory int64) []specs.Mount {
+func systemMounts(p *Plan) []specs.Mount {
 	return []specs.Mount{
 		{Destination: "/proc", Type: "proc", Source: "proc", Options: []string{"nosuid", "noexec", "nodev"}},
 		{Destination: "/dev", Type: "tmpfs", Source: "tmpfs", Options: []string{
@@ -148,54 +167,68 @@ func systemMounts(memory int64) []specs.Mount {
 		{Destination: "/dev/pts", Type: "devpts", Source: "devpts", Options: append(
 			[]string{"nosuid", "noexec"}, TerminalOptions()...,
 		)},
-		{Destination: "/dev/shm", Type: "tmpfs", Source: "shm", Options: []string{
-			"nosuid", "noexec", "nodev", "mode=1777", fmt.Sprintf("size=%d", tmpfsSize(memory)), "nr_inodes=65536",
-		}},
+		{Destination: "/dev/shm", Type: "tmpfs", Source: "shm", Options: append([]string{"nosuid", "noexec", "nodev"}, p.ShmOptions()...)},
 	}
 }
 
-func viewMounts(v *rootfs.View, e Exec, id identity) []specs.Mount {
-	list := make([]specs.Mount, 0, len(v.Mounts))
-	for i, m := range v.Mounts {
-		mount := ViewMount(i, m, e)
+func viewMounts(p *Plan) []specs.Mount {
+	list := make([]specs.Mount, 0, len(p.View.Mounts))
+	for i, m := range p.View.Mounts {
+		mount := specs.Mount{Destination: m.Target, Type: "bind", Source: m.Source}
+		switch {
+		case m.Kind == rootfs.MountTmpfs:
+			mount.Type, mount.Source = "tmpfs", "tmpfs"
+			mount.Options = append(append([]string{"nosuid", "nodev"}, flagsOf(m)...), p.TmpfsOptions(m)...)
+		case m.Kind == rootfs.MountMask:
+			mount.Source = MaskOf(m)
+		case m.Source == "":
+			mount.Source = GeneratedFile(i)
+		}
+		if mount.Type == "bind" {
+			mount.Options = bindOptions(m.Dir, flagsOf(m)...)
+		}
 		if m.Idmapped {
-			mount.UIDMappings, mount.GIDMappings = id.grants[0], id.grants[1]
+			mount.UIDMappings, mount.GIDMappings = p.IDs.GrantUIDs, p.IDs.GrantGIDs
 		}
 		list = append(list, mount)
 	}
 	return list
 }
 
-// ViewMount is the i-th mount of a view as an OCI mount. A relative source is relative to the bundle.
-func ViewMount(i int, m rootfs.Mount, e Exec) specs.Mount {
-	switch m.Kind {
-	case rootfs.MountTmpfs:
-		return specs.Mount{Destination: m.Target, Type: "tmpfs", Source: "tmpfs", Options: tmpfsOptions(m, e)}
-	case rootfs.MountMask:
-		source := MaskFile
-		switch {
-		case m.Empty && m.Dir:
-			source = EmptyDir
-		case m.Empty:
-			source = EmptyFile
-		case m.Dir:
-			source = MaskDir
-		}
-		return specs.Mount{Destination: m.Target, Type: "bind", Source: source, Options: bindOptions(m.Dir, "ro", "noexec")}
+// MaskOf is what a mask is a bind of.
+func MaskOf(m rootfs.Mount) string {
+	switch {
+	case m.Empty && m.Dir:
+		return EmptyDir
+	case m.Empty:
+		return EmptyFile
+	case m.Dir:
+		return MaskDir
 	}
-	source := m.Source
-	if source == "" {
-		source = GeneratedFile(i)
-	}
-	var more []string
-	if !m.Writable {
-		more = append(more, "ro")
-	}
-	if m.NoExec {
-		more = append(more, "noexec")
-	}
-	return specs.Mount{Destination: m.Target, Type: "bind", Source: source, Options: bindOptions(m.Dir, more...)}
+	return MaskFile
 }
+
+// flagsOf are the options of a mount beside nosuid and nodev, which all have.
+func flagsOf(m rootfs.Mount) (flags []string) {
+	if ReadOnly(m) {
+		flags = append(flags, "ro")
+	}
+	if NoExec(m) {
+		flags = append(flags, "noexec")
+	}
+	return flags
+}
+
+// ReadOnly reports whether nothing can be written through a mount.
+func ReadOnly(m rootfs.Mount) bool {
+	if m.Kind == rootfs.MountTmpfs {
+		return !writableTmpfs(m)
+	}
+	return m.Kind == rootfs.MountMask || !m.Writable
+}
+
+// NoExec reports whether no file of a mount is executed or mapped as code.
+func NoExec(m rootfs.Mount) bool { return m.NoExec || m.Kind == rootfs.MountMask }
 
 // bindOptions protect a bind. Those of a directory cover the file systems mounted below it as well, and only ever add
 // flags, so that those which the kernel has locked (a nosuid /tmp, opencontainers/runc#1229) stay. A file has nothing
@@ -209,21 +242,4 @@ func bindOptions(dir bool, more ...string) []string {
 		flags[i] = "r" + flags[i]
 	}
 	return append([]string{"rbind", "rprivate"}, flags...)
-}
-
-func tmpfsOptions(m rootfs.Mount, e Exec) []string {
-	options := []string{
-		"nosuid", "nodev", fmt.Sprintf("mode=%#o", m.Mode), fmt.Sprintf("size=%d", m.Size),
-		fmt.Sprintf("nr_inodes=%d", m.Inodes),
-	}
-	if m.NoExec {
-		options = append(options, "noexec") // so that no loader maps code that the program has written
-	}
-	if !writableTmpfs(m) {
-		options = append(options, "ro")
-	}
-	if m.Owned {
-		options = append(options, fmt.Sprintf("uid=%d", e.UID), fmt.Sprintf("gid=%d", e.GID))
-	}
-	return options
 }

@@ -10,25 +10,28 @@ import (
 	"github.com/opencontainers/runtime-spec/specs-go"
 
 	"github.com/sandboxrun/sandboxrun/hooks"
+	"github.com/sandboxrun/sandboxrun/netpolicy"
 	"github.com/sandboxrun/sandboxrun/rootfs"
 	"github.com/sandboxrun/sandboxrun/spec/policy"
 )
 
 // Plan is everything that a policy becomes on this machine. It never changes after Resolve, and no later step decides again.
 type Plan struct {
-	Name         string       `json:"name,omitempty"`
-	PolicyFile   string       `json:"policy_file"`
-	PolicyDigest string       `json:"policy_digest"`
-	Spec         *specs.Spec  `json:"spec"` // the OCI configuration; a bundle of it runs under runc and crun too
-	View         *rootfs.View `json:"view"`
-	Exec         Exec         `json:"exec"`
-	Network      string       `json:"network"` // the mode
-	Relay        *Relay       `json:"relay,omitempty"`
-	SetGroup     bool         `json:"-"` // a writable grant is a tree whose directories have the set-group-id bit
-	LowPorts     bool         `json:"-"` // programs may listen on ports below 1024 of the sandbox's own network
-	Limits       []Limit      `json:"limits,omitempty"`
-	Cgroups      Cgroups      `json:"cgroups,omitzero"` // those that enforce some limits
-	Nproc        bool         `json:"nproc,omitempty"`  // as in Host
+	Name         string `json:"name,omitempty"`
+	PolicyFile   string `json:"policy_file"`
+	PolicyDigest string `json:"policy_digest"`
+	// Filter is the profile of system calls.
+	Filter   *specs.LinuxSeccomp `json:"filter,omitempty"`
+	IDs      IDs                 `json:"ids"`
+	View     *rootfs.View        `json:"view"`
+	Exec     Exec                `json:"exec"`
+	Network  string              `json:"network"` // the mode
+	Relay    *Relay              `json:"relay,omitempty"`
+	SetGroup bool                `json:"-"` // a writable grant is a tree whose directories have the set-group-id bit
+	LowPorts bool                `json:"-"` // programs may listen on ports below 1024 of the sandbox's own network
+	Limits   []Limit             `json:"limits,omitempty"`
+	Cgroups  Cgroups             `json:"cgroups,omitzero"` // those that enforce some limits
+	Nproc    bool                `json:"nproc,omitempty"`  // as in Host
 	// PolicyPaths are the absolute paths of the policy's files.
 	PolicyPaths []string `json:"-"`
 	// Files are the policy's, with what its interpreters stand for.
@@ -48,6 +51,17 @@ type Plan struct {
 
 	unlisted string // see hooks.Subject
 }
+
+// IDs are the maps of user and group ids: of the sandbox's user namespace, and of its idmapped grants, which are empty if it has none.
+type IDs struct {
+	UIDs      []specs.LinuxIDMapping `json:"uids"`
+	GIDs      []specs.LinuxIDMapping `json:"gids"`
+	GrantUIDs []specs.LinuxIDMapping `json:"grant_uids,omitempty"`
+	GrantGIDs []specs.LinuxIDMapping `json:"grant_gids,omitempty"`
+}
+
+// OwnNetwork: the sandbox has a network namespace of its own.
+func (p *Plan) OwnNetwork() bool { return p.Network != netpolicy.Host }
 
 // Search is a granted directory or file.
 type Search struct {

@@ -16,7 +16,7 @@ import (
 )
 
 const (
-	hostname   = "sandbox"
+	Hostname   = "sandbox" // of every sandbox
 	defaultEnv = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 	umask      = 0o022
 )
@@ -72,7 +72,8 @@ func Resolve(p *policy.Policy, h *Host) (*Plan, error) {
 		return nil, err
 	}
 	plan.Exec.Guard = guard(p, h, plan, found)
-	plan.Spec = ociSpec(plan, h, ids)
+	plan.IDs = IDs{UIDs: ids.maps[0], GIDs: ids.maps[1], GrantUIDs: ids.grants[0], GrantGIDs: ids.grants[1]}
+	plan.Filter = filter(plan, h)
 	plan.Checks = checks(p, h, ids, plan)
 	return plan, nil
 }
@@ -84,7 +85,7 @@ func compileFiles(p *policy.Policy, h *Host, ids identity, home string, plan *Pl
 		return err
 	}
 	req := compile.Request{
-		Policy: p.Files, Tree: h.Tree, Hostname: hostname, ResolvConf: resolvConf(&p.Network, h.Resolv),
+		Policy: p.Files, Tree: h.Tree, Hostname: Hostname, ResolvConf: resolvConf(&p.Network, h.Resolv),
 		TmpfsSize: tmpfsSize(p.Limits.Memory), Guarded: guards,
 		User: compile.Identity{
 			UID: ids.shownUID, GID: ids.shownGID, Name: ids.name, Group: ids.group, Home: home, Privileged: h.Root, Apart: ids.own,

@@ -47,11 +47,11 @@ func printSpec(p *caller.Caller, c *cli.Context) error {
 	if plan.Exec.Guard != nil {
 		p.Warn("processes.guard: another runtime starts the interpreter without the guard, and counts no steps")
 	}
-	if c.NArg() > 0 {
-		plan.Spec.Process.Args = c.Args().Slice()
-	}
-	plan.Spec.Process.Env = plan.Exec.Environ(p.Env, nil)
 	oci, lacks := plan.Portable()
+	if c.NArg() > 0 {
+		oci.Process.Args = c.Args().Slice()
+	}
+	oci.Process.Env = plan.Exec.Environ(p.Env, nil)
 	if lacks > 0 {
 		p.Warn(fmt.Sprintf("files.deny: another runtime cannot mount on symbolic links, and leaves out %d mounts that pin such links", lacks))
 	}
@@ -77,5 +77,5 @@ func printSpec(p *caller.Caller, c *cli.Context) error {
 		return fmt.Errorf("make bundle: %w", err)
 	}
 	defer root.Close()
-	return container.WriteBundle(root, plan)
+	return container.WriteBundle(root, plan, oci)
 }

@@ -36,9 +36,9 @@ func ExecMounts(plan *spec.Plan) []forkexec.Mount {
 		list = append(list, forkexec.Mount{Source: hierarchies, Target: "/proc/cgroups", Flags: unix.MS_BIND})
 	}
 	list = append(list, hideProc(supervisorProc))
-	for i, m := range plan.View.Mounts {
+	for _, m := range plan.View.Mounts {
 		if m.PerExec && len(below(plan, m)) == 0 {
-			list = append(list, freshTmpfs(plan, i))
+			list = append(list, tmpfs(plan, m))
 		}
 	}
 	return list
@@ -75,27 +75,26 @@ func below(plan *spec.Plan, around rootfs.Mount) []rootfs.Mount {
 // ExecSteps make the tmpfs on which there are other mounts: these are copied before, and put into the new one.
 func ExecSteps(plan *spec.Plan) []forkexec.ViewStep {
 	var steps []forkexec.ViewStep
-	for i, m := range plan.View.Mounts {
+	for _, m := range plan.View.Mounts {
 		if on := below(plan, m); m.PerExec && len(on) > 0 {
-			steps = renew(steps, m, on, spec.ViewMount(i, m, plan.Exec).Options)
+			steps = renew(steps, plan, m, on)
 		}
 	}
 	return steps
 }
 
 // renew makes one of them, with what is on it.
-func renew(steps []forkexec.ViewStep, m rootfs.Mount, on []rootfs.Mount, options []string) []forkexec.ViewStep {
+func renew(steps []forkexec.ViewStep, plan *spec.Plan, m rootfs.Mount, on []rootfs.Mount) []forkexec.ViewStep {
 	first := len(steps)
 	for _, n := range on {
 		steps = append(steps, forkexec.ViewStep{Kind: forkexec.ViewHold, Target: n.Target})
 	}
-	_, data := mountOptions(options)
-	steps = append(steps, forkexec.ViewStep{Kind: forkexec.ViewCover, Target: m.Target, Source: data})
+	steps = append(steps, forkexec.ViewStep{Kind: forkexec.ViewCover, Target: m.Target, Source: tmpfs(plan, m).Data})
 	made := map[string]bool{}
 	for _, n := range on {
 		steps = append(steps, points(strings.TrimPrefix(n.Target, m.Target+"/"), n.Dir, made)...)
 	}
-	steps = append(steps, forkexec.ViewStep{Kind: forkexec.ViewCovered, Target: m.Target, Attributes: idmap.BindAttributes(options)})
+	steps = append(steps, forkexec.ViewStep{Kind: forkexec.ViewCovered, Target: m.Target, Attributes: idmap.Attributes(m)})
 	for i, n := range on {
 		steps[first+i].For = len(steps)
 		steps = append(steps, forkexec.ViewStep{Kind: forkexec.ViewAttach, Target: n.Target})
@@ -118,10 +117,4 @@ func points(rel string, dir bool, made map[string]bool) []forkexec.ViewStep {
 	}
 	made[rel] = true
 	return append(steps, forkexec.ViewStep{Kind: kind, Target: rel})
-}
-
-func freshTmpfs(plan *spec.Plan, i int) forkexec.Mount {
-	m := spec.ViewMount(i, plan.View.Mounts[i], plan.Exec)
-	flags, data := mountOptions(m.Options)
-	return forkexec.Mount{Source: "tmpfs", Target: m.Destination, Type: "tmpfs", Data: data, Flags: flags}
 }

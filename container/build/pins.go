@@ -2,6 +2,7 @@ package build
 
 import (
 	"fmt"
+	"slices"
 
 	"golang.org/x/sys/unix"
 
@@ -14,19 +15,18 @@ import (
 // or remove what any mount of the namespace stands on, under whatever name. Mounts on the directories themselves would do the
 // same, but no file could be renamed or linked across them (EXDEV), which programs do not expect in their own tree. The
 // place is below /proc, before that is mounted.
-func (s *steps) pins(plan *spec.Plan, pinned map[string]rootfs.Mount) {
-	if len(pinned) == 0 {
+func (s *steps) pins(plan *spec.Plan) {
+	if !slices.ContainsFunc(plan.View.Mounts, func(m rootfs.Mount) bool { return m.Pin }) {
 		return
 	}
 	const place = newRoot + "/proc"
 	s.mount(forkexec.Op{Source: "pins", Target: place, Type: "tmpfs", Data: "mode=0", Flags: unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC})
-	for i, m := range plan.Spec.Mounts {
-		pin, ok := pinned[m.Destination]
-		if !ok {
+	for i, m := range plan.View.Mounts {
+		if !m.Pin {
 			continue
 		}
 		o := forkexec.Op{Kind: forkexec.OpMkdir, Target: fmt.Sprintf("%s/%d", place, i)}
-		if !pin.Dir {
+		if !m.Dir {
 			o.Kind = forkexec.OpFile
 		}
 		s.ops = append(s.ops, o)

@@ -11,7 +11,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/opencontainers/runtime-spec/specs-go"
 	"golang.org/x/sys/unix"
 
 	"github.com/sandboxrun/sandboxrun/rootfs/hostfs"
@@ -37,7 +36,7 @@ func Close(parts []Part) {
 
 // OpenGrant copies what is mounted at m.Source and below it, in one piece where the kernel allows that. What covered says of is not
 // shown, and is left out if that cannot be.
-func OpenGrant(m specs.Mount, covered func(path string) bool) ([]Part, error) {
+func OpenGrant(m Grant, covered func(path string) bool) ([]Part, error) {
 	tree, err := OpenTree(m)
 	if err == nil {
 		return []Part{{tree, "."}}, nil
@@ -59,7 +58,7 @@ const answerWithin = time.Second
 
 // openParts copies what is mounted at m.Source and below it, parents first. What cannot be idmapped below is left out. That includes
 // all of which leave says so, which is not touched.
-func openParts(m specs.Mount, leave func(path string) bool) (parts []Part, left []spec.LeftOut, err error) {
+func openParts(m Grant, leave func(path string) bool) (parts []Part, left []spec.LeftOut, err error) {
 	mounts, err := mountsBelow(m.Source)
 	if err != nil {
 		return nil, nil, err
@@ -141,7 +140,7 @@ func (o opened) close() {
 }
 
 // openAll copies mounts, all at once: one that does not answer must not hold up the others.
-func openAll(m specs.Mount, mounts []hostfs.Mount) []opened {
+func openAll(m Grant, mounts []hostfs.Mount) []opened {
 	type answer struct {
 		i int
 		opened

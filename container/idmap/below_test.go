@@ -6,7 +6,6 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/opencontainers/runtime-spec/specs-go"
 	"golang.org/x/sys/unix"
 
 	"github.com/sandboxrun/sandboxrun/rootfs/hostfs"
@@ -77,7 +76,7 @@ func TestIdmapWithout(t *testing.T) {
 		t.Errorf("left out are %+v, want %+v; %v", left, want, err)
 	}
 	uids := spec.Exchange(0, FirstID)
-	m := specs.Mount{Type: "bind", Source: dir, UIDMappings: uids, GIDMappings: uids}
+	m := Grant{Source: dir, UIDs: uids, GIDs: uids}
 	parts, left, err := openParts(m, func(path string) bool { return path != filepath.Join(dir, "fine") })
 	defer Close(parts)
 	if err != nil || len(left) > 0 || len(parts) != 2 || parts[0].Rel != "." || parts[1].Rel != "fine" {

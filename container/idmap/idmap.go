@@ -113,7 +113,7 @@ func mapText(list []specs.LinuxIDMapping) string {
 func Tester(id, uid, gid int) func(string) ([]spec.LeftOut, error) {
 	uids, gids := spec.Exchange(uint32(uid), uint32(id)), spec.Exchange(uint32(gid), uint32(id))
 	return func(path string) ([]spec.LeftOut, error) {
-		return tryIdmap(specs.Mount{Type: "bind", Source: path, UIDMappings: uids, GIDMappings: gids})
+		return tryIdmap(Grant{Source: path, UIDs: uids, GIDs: gids})
 	}
 }
 
@@ -122,7 +122,7 @@ var errRefused = errors.New("idmap")
 
 // tryIdmap says why the mount at m.Source cannot be idmapped, or what below it cannot. What is not there, or no place for a mount,
 // is for others to say.
-func tryIdmap(m specs.Mount) ([]spec.LeftOut, error) {
+func tryIdmap(m Grant) ([]spec.LeftOut, error) {
 	f, err := OpenTree(m)
 	if err == nil {
 		f.Close()

@@ -6,7 +6,6 @@ import (
 	"path"
 	"slices"
 
-	"github.com/opencontainers/runtime-spec/specs-go"
 	"golang.org/x/sys/unix"
 
 	"github.com/sandboxrun/sandboxrun/forkexec"
@@ -17,21 +16,20 @@ import (
 
 // Plan leaves a layer out of what is built. What is checked was decided before.
 func Plan(plan *spec.Plan) *spec.Plan {
-	broken, view, oci := *plan, *plan.View, *plan.Spec
-	broken.View, broken.Spec = &view, &oci
-	view.Mounts, oci.Mounts = slices.Clone(view.Mounts), slices.Clone(oci.Mounts)
+	broken, view := *plan, *plan.View
+	broken.View = &view
+	view.Mounts = slices.Clone(view.Mounts)
 	all := func(kind hooks.PathKind) []string { return pathsOf(plan, kind) }
 	first := func(kind hooks.PathKind) string { return all(kind)[0] }
-	at := func(target string) *specs.Mount {
-		i := slices.IndexFunc(oci.Mounts, func(m specs.Mount) bool { return m.Destination == target })
-		return &oci.Mounts[i]
+	at := func(target string) *rootfs.Mount {
+		i := slices.IndexFunc(view.Mounts, func(m rootfs.Mount) bool { return m.Target == target })
+		return &view.Mounts[i]
 	}
 	drop := func(target string) {
-		oci.Mounts = slices.DeleteFunc(oci.Mounts, func(m specs.Mount) bool { return m.Destination == target })
+		view.Mounts = slices.DeleteFunc(view.Mounts, func(m rootfs.Mount) bool { return m.Target == target })
 	}
 	showAs := func(host, target string, dir bool) {
 		view.Mounts = append(view.Mounts, rootfs.Mount{Kind: rootfs.MountBind, Source: host, Target: target, Dir: dir})
-		oci.Mounts = append(oci.Mounts, specs.Mount{Destination: target, Type: "bind", Source: host, Options: []string{"rbind", "rro"}})
 	}
 	show := func(host string) { showAs(host, host, false) }
 	hostOf := func(kind hooks.PathKind) string {
@@ -58,12 +56,10 @@ func Plan(plan *spec.Plan) *spec.Plan {
 		drop(first(hooks.ReadOnlyGrant))
 	case forkexec.Without("read-only"):
 		for _, target := range all(hooks.ReadOnlyGrant) {
-			m := at(target)
-			m.Options = slices.DeleteFunc(slices.Clone(m.Options), func(o string) bool { return o == "ro" || o == "rro" })
+			at(target).Writable = true
 		}
 	case forkexec.Without("writable"):
-		m := at(first(hooks.WritableGrant))
-		m.Options = append(slices.Clone(m.Options), "ro", "rro")
+		at(first(hooks.WritableGrant)).Writable = false
 	case forkexec.Without("relay"):
 		r := *plan.Relay
 		r.Doors = r.Doors[1:]
@@ -72,9 +68,7 @@ func Plan(plan *spec.Plan) *spec.Plan {
 		broken.Limits = append(slices.Clone(plan.Limits), spec.Limit{Name: "made_up", Value: 1, EnforcedBy: spec.ByWatcher})
 	}
 	if forkexec.Without("program id") || forkexec.Without("idmap") {
-		for i := range oci.Mounts {
-			oci.Mounts[i].UIDMappings, oci.Mounts[i].GIDMappings = nil, nil
-		}
+		broken.IDs.GrantUIDs, broken.IDs.GrantGIDs = nil, nil
 	}
 	return &broken
 }

@@ -20,7 +20,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/opencontainers/runtime-spec/specs-go"
 	"golang.org/x/sys/unix"
 
 	"github.com/sandboxrun/sandboxrun/container/idmap"
@@ -154,7 +153,7 @@ func (m *maker) trees(mounts []rootfs.Mount) (map[string][]idmap.Part, error) {
 			rest = append(rest, k)
 			continue
 		}
-		parts, err := idmap.OpenGrant(m.asMount(k), func(string) bool { return false })
+		parts, err := idmap.OpenGrant(m.grant(k), func(string) bool { return false })
 		switch {
 		case errors.Is(err, unix.EPERM) && !k.Idmapped: // root, but of a container
 			rest = append(rest, k)
@@ -198,14 +197,14 @@ func (m *maker) copied(trees map[string][]idmap.Part, rest []rootfs.Mount) error
 	return nil
 }
 
-// asMount is a bind as package idmap takes it.
-func (m *maker) asMount(k rootfs.Mount) specs.Mount {
-	out := spec.ViewMount(0, k, spec.Exec{})
+// grant is a bind as package idmap takes it.
+func (m *maker) grant(k rootfs.Mount) idmap.Grant {
+	g := idmap.Grant{Source: k.Source, Attributes: idmap.Attributes(k)}
 	if k.Idmapped {
-		out.UIDMappings = spec.Exchange(uint32(os.Geteuid()), uint32(m.HostUID))
-		out.GIDMappings = spec.Exchange(uint32(os.Getegid()), uint32(m.HostGID))
+		g.UIDs = spec.Exchange(uint32(os.Geteuid()), uint32(m.HostUID))
+		g.GIDs = spec.Exchange(uint32(os.Getegid()), uint32(m.HostGID))
 	}
-	return out
+	return g
 }
 
 func (m *maker) mask(k rootfs.Mount) {

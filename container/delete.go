@@ -108,11 +108,13 @@ func (sb *Sandbox) end() {
 	}
 }
 
-// discard removes what a failed create has made, which holds its lock.
-func (sb *Sandbox) discard(lock *os.File) {
-	sb.end()
-	sb.Close()
-	_ = sb.store.remove(sb.state.ID, &removal{lock: lock}, sb.state, record.Lost, nil)
+// discard removes what has been made of a sandbox that is not complete.
+func (m *made) discard() {
+	m.relay.Abandon()
+	m.end()
+	m.Close()
+	_ = m.store.remove(m.state.ID, &removal{lock: m.lock}, m.state, record.Lost, nil)
+	m.release()
 }
 
 // cgroupName names a sandbox's cgroups. Two stores may each have a sandbox of one id.

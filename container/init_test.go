@@ -10,6 +10,7 @@ import (
 	"github.com/opencontainers/runc/libcontainer/configs"
 	"golang.org/x/sys/unix"
 
+	"github.com/sandboxrun/sandboxrun/container/launch"
 	"github.com/sandboxrun/sandboxrun/spec"
 )
 
@@ -34,7 +35,8 @@ func TestInitConfig(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, withHost := range []bool{false, true} {
-		config, err := libcontainerConfig("sandboxrun-test", "/base", withHost, plan.Spec)
+		p := launch.Process1{Base: "/base", Cgroup: "sandboxrun-test", Host: withHost, Spec: plan.Spec}
+		config, err := p.Config()
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -131,9 +131,8 @@ type Sandbox struct {
 	proc  *os.File // /proc/PID of process 1; stays this process' even when its pid is given away
 	child bool     // process 1 is our child, and ours to reap
 
-	sealed *os.File // while it is created: what process 1 is to hold of it
-	filter []byte   // the compiled seccomp filter
-	asking []byte   // the same, but it asks for modes; see package setgroup
+	filter []byte // the compiled seccomp filter
+	asking []byte // the same, but it asks for modes; see package setgroup
 
 	writable []string // while it is created: see forkexec.Sealed
 

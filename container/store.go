@@ -23,13 +23,6 @@ func fail(code, hint, format string, args ...any) *Error {
 	return fault.New(code, hint, format, args...)
 }
 
-// fullDisk says whether writing the state has failed for want of room. To calls that write no file ENOSPC means something
-// else.
-func fullDisk(err error) bool {
-	var pe *os.PathError
-	return errors.As(err, &pe) && (errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT))
-}
-
 // Store is the directory that holds the state of one user's sandboxes, a directory each.
 type Store struct {
 	path string
@@ -78,7 +71,7 @@ func (s *Store) Close() { s.root.Close() }
 // microseconds, never while a sandbox is built.
 func (s *Store) lock() (func(), error) {
 	f, err := s.root.OpenFile(".lock", os.O_CREATE|os.O_RDWR, 0o600)
-	if fullDisk(err) {
+	if fault.FullDisk(err) {
 		return nil, fail("state_unusable", fault.DiskHint, "lock state directory: %w", err)
 	}
 	if err != nil {

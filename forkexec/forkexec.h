@@ -267,6 +267,8 @@ extern int fx_closed_streams; // a bit for each of the descriptors 0 to 2 that w
 void fx_call(const struct fx_exec *x, int stage);
 
 #define FX_SEALED_FD 6                // of process 1; see stub.c and sealed.go
+#define FX_READY 'r'                  // the words to process 1; see stub.c
+#define FX_COMPLETE 'c'
 #define FX_SEALED_MAGIC 0x3265736273ull // "sbse2"; another for another layout
 #define FX_SEALED_MAX (16 << 20)
 #define FX_LAUNCH_MAGIC 0x35786273u // "sbx5": the form of the launch file; see launch.go and plan.c

@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"runtime"
 	"runtime/debug"
 	"slices"
 	"strings"
@@ -53,6 +54,9 @@ const umask = 0o022
 // Main runs the command and returns its exit status.
 func Main(args, environ []string, stdin, stdout, stderr *os.File) int {
 	gone := container.ClosedStreams()
+	if !stays(args) {
+		runtime.UnlockOSThread() // a goroutine that has to change threads all the time is slow
+	}
 	p := &program{
 		args: args, env: environment(environ), in: stdin, err: stderr,
 		out: &output{f: stdout, closed: gone&2 != 0}, programErr: &output{f: stderr, closed: gone&4 != 0},
@@ -90,6 +94,10 @@ func Main(args, environ []string, stdin, stdout, stderr *os.File) int {
 	}
 	return p.lostOutput(status)
 }
+
+// stays reports whether a command may make many sandboxes. libcontainer enters each one's mount namespace with a thread that ends
+// afterwards. The first thread of a process cannot end: it would keep the namespace, and all that is in its memory. So main keeps that thread.
+func stays(args []string) bool { return slices.Contains(args, "serve") || slices.Contains(args, "pool") }
 
 // enoughFiles checks that the Go runtime can open its own files. If it cannot, the runtime ends the process later, with a status that
 // could be the program's.
@@ -164,7 +172,7 @@ func (p *program) app() *cli.App {
 			p.psCommand(), p.statsCommand(), p.eventsCommand(), p.logsCommand(), p.waitCommand(), p.killCommand(), p.sweepCommand(),
 			p.verifyCommand(),
 			p.specCommand(), p.explainCommand(), p.policyCommand(), p.resultCommand(), p.doctorCommand(),
-			p.serveCommand(), p.proxyConnectCommand(), p.versionCommand(), p.completionCommand(),
+			p.serveCommand(), p.poolCommand(), p.proxyConnectCommand(), p.versionCommand(), p.completionCommand(),
 		},
 	}
 	for _, c := range app.Commands {

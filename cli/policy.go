@@ -109,13 +109,20 @@ type decision struct {
 	plan   *spec.Plan
 }
 
-func (p *program) decide(name string, workspace bool, env map[string]string, t trust.Known) (d decision, err error) {
-	if d.policy, err = p.loadPolicy(name, workspace); err != nil {
-		return d, err
+func (p *program) decide(name string, workspace bool, env map[string]string, t trust.Known) (decision, error) {
+	policy, err := p.loadPolicy(name, workspace)
+	if err != nil {
+		return decision{}, err
 	}
-	if d.host, err = container.Probe(d.policy.Limits); err != nil {
-		return d, err
+	host, err := container.Probe(policy.Limits)
+	if err != nil {
+		return decision{}, err
 	}
+	return p.resolve(policy, host, env, t)
+}
+
+func (p *program) resolve(policy *spec.Policy, host *spec.Host, env map[string]string, t trust.Known) (d decision, err error) {
+	d.policy, d.host = policy, host
 	t.Policy, t.RuntimeDir = d.policy.Paths, p.env["XDG_RUNTIME_DIR"]
 	if err = trust.Add(d.host, t); err != nil {
 		return d, err

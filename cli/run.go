@@ -130,7 +130,11 @@ func (p *program) run(c *cli.Context) error {
 	defer store.Close()
 	trust := p.trust(c)
 	trust.Record, trust.Output, trust.Key = o.Record, req.OutputDir, c.String("sign")
-	sb, err := p.newSandbox(store, request{c.String("policy"), true, req.Env, trust}, "run-"+strings.ToLower(rand.Text()), o)
+	id := "run-" + strings.ToLower(rand.Text())
+	sb := p.fromPool(c, store, id, true, o.Owner, req.Env)
+	if sb == nil {
+		sb, err = p.newSandbox(store, request{c.String("policy"), true, req.Env, trust}, id, o)
+	}
 	if err != nil {
 		return err
 	}

@@ -49,6 +49,10 @@ func (p *program) create(c *cli.Context) error {
 		return err
 	}
 	return p.withStore(c, func(s *container.Store) error {
+		if sb := p.fromPool(c, s, id, false, o.Owner, nil); sb != nil {
+			sb.Close()
+			return nil
+		}
 		trust := p.trust(c)
 		trust.Record = o.Record
 		sb, err := p.newSandbox(s, request{policy: c.String("policy"), trust: trust}, id, o)

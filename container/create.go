@@ -180,7 +180,7 @@ func (m *made) complete(of *os.File, o Options) error {
 		return err
 	}
 	defer sealed.Close()
-	if err := m.relay.Serve(sb.state.Record); err != nil {
+	if err := m.relay.Serve(sb.state.ID, sb.state.Record); err != nil {
 		m.relay = nil
 		return err
 	}

@@ -29,6 +29,25 @@ func Probe(l spec.Limits) (*spec.Host, error) {
 	if err != nil {
 		return nil, err
 	}
+	return probe(l, tree)
+}
+
+// ProbeTraced is Probe, with a trace of what of the host's files it and Resolve look at.
+func ProbeTraced(l spec.Limits) (*spec.Host, *rootfs.Trace, error) {
+	tree, trace, err := rootfs.TracedTree()
+	if err != nil {
+		return nil, nil, err
+	}
+	h, err := probe(l, tree)
+	if err == nil {
+		for _, file := range []string{"/etc/passwd", "/etc/group", "/etc/resolv.conf"} {
+			trace.Read(file)
+		}
+	}
+	return h, trace, err
+}
+
+func probe(l spec.Limits, tree rootfs.Tree) (*spec.Host, error) {
 	kernel, err := procfs.KernelVersion()
 	if err != nil {
 		return nil, err

@@ -20,7 +20,7 @@ func (s *Store) reserveID(id string, plan *spec.Plan) error {
 		return err
 	}
 	defer unlock()
-	ids, err := s.ids()
+	ids, err := s.dirs()
 	if err != nil {
 		return err
 	}

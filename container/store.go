@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -142,10 +143,13 @@ func (s *Store) reserve(id string) (*os.File, error) {
 			return lock, err
 		}
 		if !s.leaving(id) || time.Now().After(end) {
-			return nil, fail("id_in_use", "choose another id, or end that one: sandboxrun delete "+id,
-				"sandbox %q exists already", id)
+			return nil, inUse(id)
 		}
 	}
+}
+
+func inUse(id string) error {
+	return fail("id_in_use", "choose another id, or end that one: sandboxrun delete "+id, "sandbox %q exists already", id)
 }
 
 func (s *Store) tryReserve(id string) (*os.File, error) {
@@ -185,13 +189,19 @@ func (s *Store) alive(id string) bool {
 
 // ids lists the sandboxes' directories, dead or alive.
 func (s *Store) ids() ([]string, error) {
+	ids, err := s.dirs()
+	return slices.DeleteFunc(ids, func(id string) bool { return !validID(id) }), err
+}
+
+// dirs also lists those of sandboxes that have no id yet.
+func (s *Store) dirs() ([]string, error) {
 	entries, err := fs.ReadDir(s.root.FS(), ".")
 	if err != nil {
 		return nil, fmt.Errorf("list sandboxes: %w", err)
 	}
 	var ids []string
 	for _, e := range entries {
-		if e.IsDir() && validID(e.Name()) {
+		if e.IsDir() && validID(strings.TrimPrefix(e.Name(), readyPrefix)) {
 			ids = append(ids, e.Name())
 		}
 	}

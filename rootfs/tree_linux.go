@@ -16,13 +16,25 @@ import (
 const maxReadFile = 1 << 20
 
 // HostTree is the file tree of the machine, as this process sees it. Its mounts are those of the time of the call.
-func HostTree() (Tree, error) {
+func HostTree() (Tree, error) { return hostTreeOf(nil) }
+
+// TracedTree is the same, with a trace of what it is asked.
+func TracedTree() (Tree, *Trace, error) {
+	trace := &Trace{facts: map[question]fact{}}
+	tree, err := hostTreeOf(trace)
+	return tree, trace, err
+}
+
+func hostTreeOf(trace *Trace) (Tree, error) {
 	data, err := os.ReadFile("/proc/thread-self/mountinfo")
 	if err != nil {
 		return nil, fmt.Errorf("list host mounts: %w", err)
 	}
 	mounts, remote := parseMounts(string(data))
-	plain := hostTree{mounts: mounts, servers: &servers{targets: remote, silent: map[string]bool{}}}
+	plain := hostTree{mounts: mounts, servers: &servers{targets: remote, silent: map[string]bool{}}, trace: trace}
+	if trace != nil {
+		trace.mounts = string(data)
+	}
 	t := plain
 	t.data = inBackground(func() []datum { return programData(plain) })
 	return t, nil
@@ -32,6 +44,20 @@ type hostTree struct {
 	mounts  []HostMount
 	servers *servers
 	data    func() []datum
+	trace   *Trace // nil: none
+}
+
+// note has the trace remember what is at a path.
+func (t hostTree) note(how asked, p string) {
+	switch {
+	case t.trace == nil:
+	case t.servers.of(p) != "":
+		t.trace.mu.Lock()
+		t.trace.silent = true
+		t.trace.mu.Unlock()
+	default:
+		t.trace.note(how, p)
+	}
 }
 
 // programData is what a look at the host has found that began when the tree was made: meanwhile there is other work to do.
@@ -52,20 +78,24 @@ func inBackground[T any](work func() T) func() T {
 }
 
 func (t hostTree) Lstat(p string) (Info, error) {
+	t.note(askedStat, p)
 	return ask(t.servers, p, func() (Info, error) { return lstat(p) })
 }
 
 func (t hostTree) Readlink(p string) (string, error) {
+	t.note(askedLink, p)
 	text, err := ask(t.servers, p, func() (string, error) { return os.Readlink(p) })
 	return text, treeError(err)
 }
 
 func (t hostTree) ReadDir(p string) ([]string, error) {
+	t.note(askedBehind, p)
 	return ask(t.servers, p, func() ([]string, error) { return some(p, -1, 0) })
 }
 
 // ReadFile reads a regular file, and opens nothing else.
 func (t hostTree) ReadFile(p string) ([]byte, error) {
+	t.note(askedContent, p)
 	return ask(t.servers, p, func() ([]byte, error) { return readFile(p) })
 }
 

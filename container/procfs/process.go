@@ -65,6 +65,21 @@ func PidfdWait(f *os.File, ms int) bool {
 	}
 }
 
+// PidfdAwait waits until a process has ended, without a thread of its own.
+func PidfdAwait(f *os.File) {
+	fd, err := unix.FcntlInt(f.Fd(), unix.F_DUPFD_CLOEXEC, 0)
+	if err == nil {
+		err = unix.SetNonblock(fd, true)
+		polled := os.NewFile(uintptr(fd), "pidfd")
+		defer polled.Close()
+		conn, cerr := polled.SyscallConn()
+		if err == nil && cerr == nil && conn.Read(func(fd uintptr) bool { return !PidfdAlive(f) }) == nil {
+			return
+		}
+	}
+	PidfdWait(f, -1)
+}
+
 // StatusFields reads /proc/PID/status.
 func StatusFields(text string) map[string]string {
 	fields := map[string]string{}

@@ -1,0 +1,206 @@
+package pool
+
+import (
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/sandboxrun/sandboxrun/container"
+	"github.com/sandboxrun/sandboxrun/container/owner"
+	"github.com/sandboxrun/sandboxrun/spec"
+)
+
+var (
+	errNone    = errors.New("no sandbox is ready that would be made so now")
+	errRequest = errors.New("it is no request to a pool")
+	errPolicy  = errors.New("the pool has another policy")
+)
+
+// refused is the answer of a pool that gives nothing.
+func refused(answer []string) error {
+	if len(answer) == 2 && answer[0] == wordNo {
+		return errors.New(answer[1])
+	}
+	return errors.New("the pool has ended")
+}
+
+// Listener is where a pool is asked.
+type Listener struct {
+	Name string // for Variable
+	dir  *os.File
+	fd   int
+	all  sync.WaitGroup
+}
+
+// Serve begins to answer the commands of the caller's that know the pool's name.
+func (p *Pool) Serve() (*Listener, error) {
+	l := &Listener{Name: strings.ToLower(rand.Text())}
+	var err error
+	if l.dir, err = p.config.Store.MakePoolDir(l.Name); err != nil {
+		return nil, err
+	}
+	if l.fd, err = newSocket(); err == nil {
+		if err = unix.Bind(l.fd, address(l.dir)); err == nil {
+			err = unix.Listen(l.fd, unix.SOMAXCONN)
+		}
+	}
+	if err != nil {
+		l.Close()
+		return nil, fmt.Errorf("listen for commands: %w", err)
+	}
+	l.all.Go(func() {
+		for {
+			fd, _, err := unix.Accept4(l.fd, unix.SOCK_CLOEXEC)
+			switch {
+			case err == nil:
+				go p.answer(fd)
+			case errors.Is(err, unix.EINVAL) || errors.Is(err, unix.EBADF): // by Close
+				return
+			}
+		}
+	})
+	return l, nil
+}
+
+// Close ends it. The directory goes with the next sweep.
+func (l *Listener) Close() {
+	_ = unix.Shutdown(l.fd, unix.SHUT_RDWR)
+	l.all.Wait()
+	unix.Close(l.fd)
+	l.dir.Close()
+}
+
+// answer serves one connection.
+func (p *Pool) answer(fd int) {
+	defer unix.Close(fd)
+	if bePatient(fd, patience) != nil {
+		return
+	}
+	request, err := receive(fd)
+	if err != nil || request == nil {
+		return
+	}
+	sb, dir, err := p.claim(fd, request)
+	if err != nil {
+		_ = send(fd, wordNo, err.Error()) // it finds out by the end of the connection
+		return
+	}
+	id := sb.State().ID
+	if err = send(fd, wordOK, id, dir); err == nil {
+		err = isMine(fd)
+	}
+	if err != nil { // its claimer has not got it
+		_ = sb.Delete(nil) // else it ends with its owner, and the next sweep tries again
+		return
+	}
+	if request[0] == kindRun && p.endsHere(fd) {
+		err = sb.Delete(nil)
+		_ = send(fd, answerTo(err)...)
+		return
+	}
+	sb.AwaitEnd()
+}
+
+func answerTo(err error) []string {
+	if err != nil {
+		return []string{wordNo, err.Error()}
+	}
+	return []string{wordOK}
+}
+
+func isMine(fd int) error {
+	word, err := receive(fd)
+	if err == nil && !slices.Equal(word, []string{wordMine}) {
+		err = errRequest
+	}
+	return err
+}
+
+// endsHere waits for the claimer of a sandbox for one run, and says whether it wants it to be removed here.
+func (p *Pool) endsHere(fd int) bool {
+	if bePatient(fd, 0) != nil {
+		return false
+	}
+	word, err := receive(fd)
+	return err == nil && slices.Equal(word, []string{wordEnd})
+}
+
+// claim finds out who asks, and hands a sandbox over.
+func (p *Pool) claim(fd int, request []string) (*container.Sandbox, string, error) {
+	if len(request) != fields {
+		return nil, "", errRequest
+	}
+	kind, id, policy, record, options := request[0], request[1], request[2], request[5], request[6]
+	who, err := meet(fd)
+	if err != nil {
+		return nil, "", err
+	}
+	defer who.close()
+	if err := who.like(); err != nil {
+		return nil, "", err
+	}
+	if !p.meant(kind, policy, who.cwd) {
+		return nil, "", errPolicy
+	}
+	o := container.Options{Record: record}
+	if o.Owner, err = ownerOf(kind, request[3], request[4], who.pid); err != nil {
+		return nil, "", err
+	}
+	sb, d, err := p.take(id, o, func(e *entry) bool {
+		d := e.decided
+		switch {
+		case options == optionEnv && (d.Policy.Network.EnvURLs || d.Plan.Relay != nil), options == optionQuiet && len(e.Warnings()) > 0:
+			return false
+		}
+		return d.Plan.Exec.CoreLimit() <= who.core && d.holds(who.env)
+	})
+	if err != nil {
+		return nil, "", err
+	}
+	dir := ""
+	if kind == kindRun && d.Policy.Files.Workdir.Path == "" && d.Policy.Files.Workspace == nil && sb.ShowsDir(who.cwd) {
+		dir = who.cwd
+	}
+	return sb, dir, nil
+}
+
+// ownerOf is the process that a sandbox is to end with: one that runs a single program, with that command.
+func ownerOf(kind, pid, start string, caller int) (*owner.Owner, error) {
+	if kind == kindRun {
+		return &owner.Owner{PID: caller}, nil
+	}
+	if pid == "" {
+		return nil, nil
+	}
+	n, err1 := strconv.Atoi(pid)
+	at, err2 := strconv.ParseUint(start, 10, 64)
+	if err1 != nil || err2 != nil {
+		return nil, errRequest
+	}
+	return &owner.Owner{PID: n, StartTime: at}, nil
+}
+
+// meant says whether a command line names the pool's policy.
+func (p *Pool) meant(kind, policy, cwd string) bool {
+	switch _, preset := spec.Preset(policy); {
+	case kind != kindRun && kind != kindCreate, policy == "-":
+		return false
+	case policy == "" && kind == kindCreate:
+		return p.config.Policy == "default" // preset, as create has it
+	case policy == "":
+		return p.config.Policy == "" && kind == kindRun && cwd == p.config.Dir
+	case preset:
+		return policy == p.config.Policy
+	case filepath.IsAbs(policy):
+		return filepath.Clean(policy) == p.config.Policy
+	}
+	return filepath.Join(cwd, policy) == p.config.Policy
+}

@@ -33,6 +33,7 @@ type made struct {
 	creator *os.File // the socket to process 1
 	relay   *relayproc.Process
 	own     []unix.SockFilter // the compiled filter
+	short   *forkexec.Launch  // if it was made before the sandbox had its id
 }
 
 // Create builds a sandbox and leaves it ready for Exec. It ends with its owner; without one only Delete ends it.
@@ -168,14 +169,16 @@ func (m *made) complete(of *os.File, o Options) error {
 	if err := sb.startRecord(m.plan, o); err != nil {
 		return err
 	}
-	var short []byte
-	if !o.Once {
+	if !o.Once && m.short == nil {
 		var err error
-		if short, err = sb.shortLaunch(m.own); err != nil {
+		if m.short, err = sb.shortLaunch(m.own); err != nil {
 			return err
 		}
 	}
-	sealed, err := sb.seal(m.plan, short, m.root, m.own)
+	if sb.state.Record != nil {
+		m.short = nil
+	}
+	sealed, err := sb.seal(m.plan, m.short, m.root, m.own)
 	if err != nil {
 		return err
 	}

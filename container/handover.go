@@ -65,6 +65,9 @@ func (m *made) keepReady() error {
 		return err
 	}
 	defer f.Close()
+	if m.short, err = m.shortLaunch(m.own); err != nil {
+		return err
+	}
 	return forkexec.TellProcess1(m.creator, forkexec.Ready, f, nil)
 }
 
@@ -95,6 +98,7 @@ func (r *Ready) HandOver(id string, o Options) (*Sandbox, error) {
 		return nil, err
 	}
 	st := r.state
+	r.short = renamed(r.short, st.ID, id)
 	st.ID, st.Owner, st.Pool = id, o.Owner, &journal.Pooled{Built: r.Built.UTC(), Claimed: time.Now().UTC()}
 	if st.Launch.Limits.Disk > 0 {
 		st.Launch.Held.Disk = disk.Measure(st.Launch.Held.Write) // what others have written since is not its own

@@ -38,7 +38,7 @@ func (s *Store) changed(id, format string, args ...any) *Error {
 const initFile = "init"
 
 // seal writes what commands are to believe, for process 1 to hold, and the copies.
-func (sb *Sandbox) seal(plan *spec.Plan, launch []byte, dir *os.Root, filter []unix.SockFilter) (*os.File, error) {
+func (sb *Sandbox) seal(plan *spec.Plan, short *forkexec.Launch, dir *os.Root, filter []unix.SockFilter) (*os.File, error) {
 	data, err := json.Marshal(sb.state)
 	if err != nil {
 		return nil, fmt.Errorf("save state: %w", err)
@@ -52,13 +52,16 @@ func (sb *Sandbox) seal(plan *spec.Plan, launch []byte, dir *os.Root, filter []u
 		return nil, err
 	}
 	sealed := forkexec.Sealed{
-		ID: sb.state.ID, Launch: launch, Filter: forkexec.EncodeFilter(filter), Asking: sb.asking, State: data,
+		ID: sb.state.ID, Filter: forkexec.EncodeFilter(filter), Asking: sb.asking, State: data,
 		Policy: plan.PolicyPaths, Writable: sb.writable,
 	}
 	if sb.state.Record != nil {
 		sealed.Record = sb.state.Record.Dir
 	}
 	sb.filter = sealed.Filter
+	if short != nil {
+		sealed.Launch = short.Encode()
+	}
 	var f *os.File
 	if sealed.StoreDev, sealed.StoreIno, err = sb.store.identity(); err == nil {
 		f, err = sealed.File()

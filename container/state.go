@@ -347,7 +347,7 @@ type Description struct {
 	Bundle      string            `json:"bundle"`
 	Created     time.Time         `json:"created,omitzero"`
 	Owner       *owner.Owner      `json:"owner,omitempty"`
-	Pool        *journal.Pooled   `json:"pool,omitempty"` // where it was built before it was asked for
+	Pool        *journal.Pooled   `json:"pool,omitempty"`     // where it was built before it was asked for
 	Detached    int               `json:"detached,omitempty"` // execs that run
 	Isolated    bool              `json:"isolated"`           // what its checks have shown
 	Policy      string            `json:"policy,omitempty"`

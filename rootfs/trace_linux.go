@@ -2,7 +2,9 @@ package rootfs
 
 import (
 	"errors"
+	"maps"
 	"os"
+	"slices"
 	"sync"
 	"syscall"
 	"time"
@@ -13,9 +15,10 @@ import (
 type Trace struct {
 	mu     sync.Mutex
 	facts  map[question]fact
-	mounts string    // of the host
-	silent bool      // something was asked of a file system that may not answer
-	newest time.Time // when the youngest of all that was read had changed
+	list   []question // the same, when all has been asked
+	mounts string     // of the host
+	silent bool       // something was asked of a file system that may not answer
+	newest time.Time  // when the youngest of all that was read had changed
 }
 
 type question struct {
@@ -119,12 +122,18 @@ func (t *Trace) Same() bool {
 	if t.silent || err != nil || string(mounts) != t.mounts {
 		return false
 	}
-	for q, f := range t.facts {
-		if look(q) != f {
-			return false
-		}
+	if len(t.list) != len(t.facts) {
+		t.list = slices.Collect(maps.Keys(t.facts))
 	}
-	return true
+	half := len(t.list) / 2
+	first := make(chan bool, 1)
+	go func() { first <- t.same(t.list[:half]) }()
+	second := t.same(t.list[half:])
+	return <-first && second
+}
+
+func (t *Trace) same(list []question) bool {
+	return !slices.ContainsFunc(list, func(q question) bool { return look(q) != t.facts[q] })
 }
 
 // Follow also remembers where a path leads, with every link on the way.

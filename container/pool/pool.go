@@ -139,9 +139,11 @@ func (p *Pool) Ready() int {
 func (p *Pool) take(id string, o container.Options, fits func(*entry) bool) (*container.Sandbox, *Decision, error) {
 	defer p.more()
 	o.Versions = p.config.Versions
+	why := errNone
 	for e := p.pop(); e != nil; e = p.pop() {
 		if !e.Alive() || !fits(e) {
 			e.Discard()
+			why = errChanged
 			continue
 		}
 		sb, err := e.HandOver(id, o)
@@ -150,7 +152,7 @@ func (p *Pool) take(id string, o container.Options, fits func(*entry) bool) (*co
 		}
 		return sb, e.decided, err
 	}
-	return nil, nil, errNone
+	return nil, nil, why
 }
 
 // Take is for this process itself: it hands over a sandbox that is as it would be if it were made now. The error says why there is none.

@@ -19,7 +19,8 @@ import (
 )
 
 var (
-	errNone    = errors.New("no sandbox is ready that would be made so now")
+	errNone    = errors.New("no sandbox is ready")
+	errChanged = errors.New("those that were ready would not be made so now")
 	errRequest = errors.New("it is no request to a pool")
 	errPolicy  = errors.New("the pool has another policy")
 )

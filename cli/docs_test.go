@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/urfave/cli/v2"
+
+	"github.com/sandboxrun/sandboxrun/cli/caller"
 )
 
 const manPage = "../docs/sandboxrun.1.md"
@@ -52,7 +54,7 @@ func visible(flags []cli.Flag) []string {
 
 func TestManPageMentionsEverything(t *testing.T) {
 	sections := manSections(t)
-	app := (&program{}).app()
+	app := app(&caller.Caller{})
 	mentions := func(part, what string) {
 		t.Helper()
 		if !regexp.MustCompile(`\*\*` + regexp.QuoteMeta(what) + `\*\*`).MatchString(sections[part]) {
@@ -79,7 +81,7 @@ func TestManPageMentionsEverything(t *testing.T) {
 
 // TestManPageMentionsNothingElse fails for an option of the man page that no command has.
 func TestManPageMentionsNothingElse(t *testing.T) {
-	app := (&program{}).app()
+	app := app(&caller.Caller{})
 	known := append(visible(app.Flags), "--help", "-h", "--")
 	for _, c := range app.Commands {
 		known = append(known, visible(c.Flags)...)

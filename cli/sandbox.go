@@ -1,39 +1,41 @@
 package cli
 
 import (
-	"cmp"
 	"fmt"
 	"strconv"
 	"strings"
-	"text/tabwriter"
-	"time"
 
 	"github.com/urfave/cli/v2"
 	"golang.org/x/sys/unix"
 
+	"github.com/sandboxrun/sandboxrun/cli/caller"
+	"github.com/sandboxrun/sandboxrun/cli/flags"
+	"github.com/sandboxrun/sandboxrun/cli/policy"
 	"github.com/sandboxrun/sandboxrun/container"
 	"github.com/sandboxrun/sandboxrun/container/owner"
+	"github.com/sandboxrun/sandboxrun/fault"
 )
 
-func (p *program) createCommand() *cli.Command {
+func createCommand(p *caller.Caller) *cli.Command {
+	grants := &policy.Grants{}
 	return &cli.Command{
 		Name: "create", Usage: "build a sandbox and leave it ready for exec", ArgsUsage: "ID",
 		Flags: append([]cli.Flag{
-			policyFlag(),
+			flags.Policy(),
 			&cli.StringFlag{
 				Name: "owner", Usage: "end the sandbox when the process `PID` ends; none: only delete ends it " +
 					"(default: the program that called this command; wrappers such as timeout do not count)",
 			},
-			recordFlag(),
-		}, p.grantFlags()...),
-		Action: p.create,
+			flags.Record(),
+		}, grants.Flags()...),
+		Action: func(c *cli.Context) error { return create(p, c, *grants) },
 	}
 }
 
-func (p *program) create(c *cli.Context) error {
-	id, err := oneID(c)
+func create(p *caller.Caller, c *cli.Context, grants policy.Grants) error {
+	id, err := flags.ID(c)
 	if err == nil {
-		err = refuseLater(c)
+		err = flags.RefuseLater(c)
 	}
 	if err == nil {
 		err = container.CheckID(id)
@@ -42,20 +44,21 @@ func (p *program) create(c *cli.Context) error {
 		return err
 	}
 	var o container.Options
-	if o.Owner, err = p.owner(c); err != nil {
+	if o.Owner, err = ownerOf(p, c); err != nil {
 		return err
 	}
-	if o.Record, err = p.hostDir(c, "record"); err != nil {
+	if o.Record, err = p.HostDir(c, "record"); err != nil {
 		return err
 	}
-	return p.withStore(c, func(s *container.Store) error {
-		if sb := p.fromPool(c, s, id, false, o.Owner, nil); sb != nil {
+	return p.WithStore(c, func(s *container.Store) error {
+		trust := p.Trust(c)
+		trust.Record = o.Record
+		from := policy.Source{Name: c.String("policy"), Grants: grants, Trust: trust}
+		if sb, _ := policy.FromPool(p, s, from, id, o); sb != nil {
 			sb.Close()
 			return nil
 		}
-		trust := p.trust(c)
-		trust.Record = o.Record
-		sb, err := p.newSandbox(s, request{policy: c.String("policy"), trust: trust}, id, o)
+		sb, _, err := policy.NewSandbox(p, s, from, id, o)
 		if err != nil {
 			return err
 		}
@@ -64,45 +67,45 @@ func (p *program) create(c *cli.Context) error {
 	})
 }
 
-func (p *program) owner(c *cli.Context) (*owner.Owner, error) {
+func ownerOf(p *caller.Caller, c *cli.Context) (*owner.Owner, error) {
 	switch text := c.String("owner"); text {
 	case "":
-		return owner.FindOwner(p.args)
+		return owner.FindOwner(p.Args)
 	case "none":
 		return nil, nil
 	default:
 		pid, err := strconv.Atoi(text)
 		if err != nil || pid <= 0 {
-			return nil, &usage{fmt.Sprintf("--owner %q is no process number", text), "a PID, or none"}
+			return nil, fault.Usage(fmt.Sprintf("--owner %q is no process number", text), "a PID, or none")
 		}
 		return &owner.Owner{PID: pid}, nil
 	}
 }
 
-func (p *program) deleteCommand() *cli.Command {
+func deleteCommand(p *caller.Caller) *cli.Command {
 	return &cli.Command{
 		Name: "delete", Usage: "kill every process of a sandbox and remove the sandbox", ArgsUsage: "ID",
 		Flags: []cli.Flag{
 			&cli.BoolFlag{Name: "force", Aliases: []string{"f"}, Usage: "succeed if there is no such sandbox"},
-			signFlag(),
+			flags.Sign(),
 		},
 		Action: func(c *cli.Context) error {
-			id, err := oneID(c)
+			id, err := flags.ID(c)
 			if err != nil {
 				return err
 			}
-			key, err := p.signingKey(c)
+			key, err := flags.SigningKey(c)
 			if err != nil {
 				return err
 			}
-			return p.withStore(c, func(s *container.Store) error {
+			return p.WithStore(c, func(s *container.Store) error {
 				if key != nil {
 					if err := s.KeyIsKept(id, c.String("sign")); err != nil {
 						return err
 					}
 				}
 				err := s.Delete(id, key)
-				if err != nil && c.Bool("force") && describe(err).code == "not_found" {
+				if err != nil && c.Bool("force") && caller.Describe(err).Code == "not_found" {
 					return nil
 				}
 				return err
@@ -111,132 +114,32 @@ func (p *program) deleteCommand() *cli.Command {
 	}
 }
 
-func (p *program) withStore(c *cli.Context, use func(*container.Store) error) error {
-	store, err := p.store(c)
-	if err != nil {
-		return err
-	}
-	defer store.Close()
-	return use(store)
-}
-
-func (p *program) withSandbox(c *cli.Context, id string, use func(*container.Sandbox) error) error {
-	return p.withStore(c, func(s *container.Store) error {
-		sb, err := s.Open(id)
-		if err != nil {
-			return err
-		}
-		defer sb.Close()
-		return use(sb)
-	})
-}
-
-func jsonFlag() cli.Flag { return &cli.BoolFlag{Name: "json", Usage: "print JSON"} }
-
-func (p *program) listCommand() *cli.Command {
-	return &cli.Command{
-		Name: "list", Usage: "list the caller's sandboxes", Flags: []cli.Flag{jsonFlag()},
-		Action: func(c *cli.Context) error {
-			if err := noArguments(c); err != nil {
-				return err
-			}
-			return p.withStore(c, func(s *container.Store) error {
-				list, err := s.List()
-				if err != nil {
-					return err
-				}
-				if c.Bool("json") {
-					p.printJSON(list)
-					return nil
-				}
-				p.table("ID\tSTATUS\tPID\tAGE\tOWNER\tPOLICY", list)
-				return nil
-			})
-		},
-	}
-}
-
-func (p *program) table(head string, list []container.Info) {
-	w := tabwriter.NewWriter(p.out, 0, 8, 2, ' ', 0)
-	fmt.Fprintln(w, head)
-	for _, i := range list {
-		owner, age := "-", "-"
-		if i.Owner != nil {
-			owner = fmt.Sprintf("%d (%s)", i.Owner.PID, i.Owner.Name)
-		}
-		if !i.Created.IsZero() {
-			age = max(0, time.Since(i.Created)).Round(time.Second).String() // the clock may have moved back
-		}
-		fmt.Fprintf(w, "%s\t%s\t%d\t%s\t%s\t%s\n", i.ID, i.Status, i.PID, age, owner, i.Policy)
-	}
-	_ = w.Flush()
-}
-
-func (p *program) psCommand() *cli.Command {
-	return &cli.Command{
-		Name: "ps", Usage: "list the processes of the programs in a sandbox", ArgsUsage: "ID", Flags: []cli.Flag{jsonFlag()},
-		Action: func(c *cli.Context) error {
-			id, err := oneID(c)
-			if err != nil {
-				return err
-			}
-			return p.withSandbox(c, id, func(sb *container.Sandbox) error {
-				list, err := sb.Processes()
-				if err != nil {
-					return err
-				}
-				if c.Bool("json") {
-					p.printJSON(list)
-					return nil
-				}
-				w := tabwriter.NewWriter(p.out, 0, 8, 2, ' ', 0)
-				fmt.Fprintln(w, "PID\tPPID\tINSIDE\tEXEC\tSTATE\tCOMMAND")
-				for _, i := range list {
-					exec := cmp.Or(i.Exec, "-")
-					fmt.Fprintf(w, "%d\t%d\t%d\t%s\t%s\t%s\n", i.PID, i.PPID, i.Inside, exec, i.State, printable(i.Command))
-				}
-				return w.Flush()
-			})
-		},
-	}
-}
-
-// printable quotes a program's name that has control characters, so that it cannot control the user's terminal.
-func printable(s string) string {
-	return strings.Map(func(r rune) rune {
-		if strconv.IsPrint(r) {
-			return r
-		}
-		return '?'
-	}, s)
-}
-
-func (p *program) killCommand() *cli.Command {
+func killCommand(p *caller.Caller) *cli.Command {
 	return &cli.Command{
 		Name: "kill", Usage: "send a signal to the programs that run in a sandbox", ArgsUsage: "ID [SIGNAL]",
 		Description: "Sends SIGNAL, a name or a number (default: TERM), to the program of each exec. When a program ends, the processes\n" +
 			"that it started end too. The sandbox stays; delete removes it.",
 		Flags: []cli.Flag{&cli.StringFlag{Name: "exec", Usage: "send the signal only to the program of the detached exec `EXEC`"}},
 		Action: func(c *cli.Context) error {
-			args, err := arguments(c)
+			args, err := flags.Arguments(c)
 			if err != nil {
 				return err
 			}
 			if len(args) < 1 || len(args) > 2 {
-				return &usage{"name a sandbox and a signal", helpHint(c)}
+				return fault.Usage("name a sandbox and a signal", flags.Help(c))
 			}
 			sig, err := parseSignal(append(args, "")[1])
 			if err != nil {
 				return err
 			}
-			return p.withSandbox(c, args[0], func(sb *container.Sandbox) error { return p.kill(c, sb, sig) })
+			return p.WithSandbox(c, args[0], func(sb *container.Sandbox) error { return kill(p, c, sb, sig) })
 		},
 	}
 }
 
-func (p *program) kill(c *cli.Context, sb *container.Sandbox, sig unix.Signal) error {
+func kill(p *caller.Caller, c *cli.Context, sb *container.Sandbox, sig unix.Signal) error {
 	if c.IsSet("exec") && c.String("exec") == "" {
-		return &usage{"--exec is empty", "name a detached exec"}
+		return fault.Usage("--exec is empty", "name a detached exec")
 	}
 	var n int
 	var err error
@@ -248,7 +151,7 @@ func (p *program) kill(c *cli.Context, sb *container.Sandbox, sig unix.Signal) e
 		n, err = sb.Kill(sig)
 	}
 	if err == nil && n == 0 {
-		p.warn("no program runs in " + where)
+		p.Warn("no program runs in " + where)
 	}
 	return err
 }
@@ -267,20 +170,20 @@ func parseSignal(text string) (unix.Signal, error) {
 	if sig := unix.SignalNum(name); sig != 0 {
 		return sig, nil
 	}
-	return 0, &usage{fmt.Sprintf("unknown signal %q", text), "a name such as TERM, or a number"}
+	return 0, fault.Usage(fmt.Sprintf("unknown signal %q", text), "a name such as TERM, or a number")
 }
 
-func (p *program) sweepCommand() *cli.Command {
+func sweepCommand(p *caller.Caller) *cli.Command {
 	return &cli.Command{
 		Name: "sweep", Usage: "remove sandboxes whose owner is dead, with their leftovers",
 		Action: func(c *cli.Context) error {
-			if err := noArguments(c); err != nil {
+			if err := flags.None(c); err != nil {
 				return err
 			}
-			return p.withStore(c, func(s *container.Store) error {
+			return p.WithStore(c, func(s *container.Store) error {
 				swept, err := s.Sweep()
 				for _, id := range swept {
-					fmt.Fprintln(p.out, id)
+					fmt.Fprintln(p.Out, id)
 				}
 				return err
 			})

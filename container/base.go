@@ -4,6 +4,7 @@ import (
 	"path/filepath"
 
 	"github.com/sandboxrun/sandboxrun/container/build"
+	"github.com/sandboxrun/sandboxrun/container/bundle"
 )
 
 // base makes the directory in which process 1 starts, if it is not there.
@@ -26,23 +27,23 @@ func (s *Store) base() (string, error) {
 	}
 	tmp := name + ".new"
 	if err := s.root.RemoveAll(tmp); err != nil { // somebody was killed here
-		return "", bundleError(err)
+		return "", bundle.Error(err)
 	}
 	for _, d := range append([]string{""}, build.Dirs()...) {
 		if err := s.root.Mkdir(tmp+d, 0o755); err != nil {
-			return "", bundleError(err)
+			return "", bundle.Error(err)
 		}
 	}
 	inside, err := s.root.OpenRoot(tmp)
 	if err != nil {
-		return "", bundleError(err)
+		return "", bundle.Error(err)
 	}
 	defer inside.Close()
-	if err := writeMasks(inside); err != nil {
+	if err := bundle.WriteMasks(inside); err != nil {
 		return "", err
 	}
 	if err := s.root.Rename(tmp, name); err != nil {
-		return "", bundleError(err)
+		return "", bundle.Error(err)
 	}
 	return dir, nil
 }

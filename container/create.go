@@ -11,13 +11,14 @@ import (
 	"github.com/sandboxrun/sandboxrun/container/build"
 	"github.com/sandboxrun/sandboxrun/container/check"
 	"github.com/sandboxrun/sandboxrun/container/diagnose"
-	"github.com/sandboxrun/sandboxrun/container/fault"
 	"github.com/sandboxrun/sandboxrun/container/launch"
 	"github.com/sandboxrun/sandboxrun/container/owner"
 	"github.com/sandboxrun/sandboxrun/container/procfs"
 	"github.com/sandboxrun/sandboxrun/container/relayproc"
 	"github.com/sandboxrun/sandboxrun/container/trust"
+	"github.com/sandboxrun/sandboxrun/fault"
 	"github.com/sandboxrun/sandboxrun/forkexec"
+	"github.com/sandboxrun/sandboxrun/record"
 	"github.com/sandboxrun/sandboxrun/spec"
 )
 
@@ -199,6 +200,15 @@ func (m *made) complete(of *os.File, o Options) error {
 		return fail("state_unusable", fault.DiskHint, "create sandbox: %w", err)
 	}
 	return nil
+}
+
+// discard removes what has been made of a sandbox that is not complete.
+func (m *made) discard() {
+	m.relay.Abandon()
+	m.end()
+	m.Close()
+	_ = m.store.remove(m.state.ID, &removal{lock: m.lock}, m.state, record.Lost, nil)
+	m.release()
 }
 
 // release closes what only the making of a sandbox needs.

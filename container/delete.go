@@ -108,15 +108,6 @@ func (sb *Sandbox) end() {
 	}
 }
 
-// discard removes what has been made of a sandbox that is not complete.
-func (m *made) discard() {
-	m.relay.Abandon()
-	m.end()
-	m.Close()
-	_ = m.store.remove(m.state.ID, &removal{lock: m.lock}, m.state, record.Lost, nil)
-	m.release()
-}
-
 // cgroupName names a sandbox's cgroups. Two stores may each have a sandbox of one id.
 func cgroupName(store, id string) string {
 	h := fnv.New32a()

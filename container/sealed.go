@@ -13,10 +13,11 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/sandboxrun/sandboxrun/container/bundle"
 	"github.com/sandboxrun/sandboxrun/container/diagnose"
-	"github.com/sandboxrun/sandboxrun/container/fault"
 	"github.com/sandboxrun/sandboxrun/container/procfs"
 	"github.com/sandboxrun/sandboxrun/container/trust"
+	"github.com/sandboxrun/sandboxrun/fault"
 	"github.com/sandboxrun/sandboxrun/forkexec"
 	"github.com/sandboxrun/sandboxrun/spec"
 )
@@ -48,7 +49,7 @@ func (sb *Sandbox) seal(plan *spec.Plan, short *forkexec.Launch, dir *os.Root, f
 	}
 	where := binary.NativeEndian.AppendUint64(nil, uint64(sb.state.PID))
 	where = binary.NativeEndian.AppendUint64(where, sb.state.StartTime)
-	if err := writeNew(dir, initFile, string(where), 0o400); err != nil {
+	if err := bundle.WriteNew(dir, initFile, string(where), 0o400); err != nil {
 		return nil, err
 	}
 	sealed := forkexec.Sealed{

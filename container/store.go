@@ -13,8 +13,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/sandboxrun/sandboxrun/container/fault"
 	"github.com/sandboxrun/sandboxrun/container/flock"
+	"github.com/sandboxrun/sandboxrun/fault"
 )
 
 // Error is a failure of ours, with a stable word for programs and a hint for people.

@@ -7,7 +7,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/sandboxrun/sandboxrun/container/fault"
+	"github.com/sandboxrun/sandboxrun/fault"
 )
 
 // CodeCapability is the code of a root launcher that lacks capabilities which root needs to make a sandbox.

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"github.com/sandboxrun/sandboxrun/container/fault"
+	"github.com/sandboxrun/sandboxrun/fault"
 )
 
 // AppArmorProfile is a profile that lets this binary, wherever it is, make user namespaces where AppArmor restricts them.

@@ -42,9 +42,13 @@ func (c *circumstances) other(than *circumstances) error {
 		what string
 		is   bool
 	}{
-		{"ids, capabilities or filters", c.status != than.status}, {"namespaces or root directory", c.namespaces != than.namespaces},
-		{"binary", c.exe != than.exe}, {"control groups", c.groups != than.groups}, {"label", c.label != than.label},
-		{"limit of open files", c.files != than.files}, {"processors", c.cpus != than.cpus},
+		{"ids, capabilities or filters", c.status != than.status},
+		{"namespaces or root directory", c.namespaces != than.namespaces},
+		{"binary", c.exe != than.exe},
+		{"control groups", c.groups != than.groups},
+		{"label", c.label != than.label},
+		{"limit of open files", c.files != than.files},
+		{"processors", c.cpus != than.cpus},
 	} {
 		if differs.is {
 			return fmt.Errorf("the caller's %s: not those of the pool", differs.what)

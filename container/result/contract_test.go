@@ -16,8 +16,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/sandboxrun/sandboxrun/container/fault"
 	"github.com/sandboxrun/sandboxrun/container/lookup"
+	"github.com/sandboxrun/sandboxrun/fault"
 )
 
 var update = flag.Bool("update", false, "write the generated files")

@@ -3,8 +3,8 @@ package result
 import (
 	"errors"
 
-	"github.com/sandboxrun/sandboxrun/container/fault"
 	"github.com/sandboxrun/sandboxrun/container/lookup"
+	"github.com/sandboxrun/sandboxrun/fault"
 )
 
 // CodeInputFailed is the error of an exec whose standard input could not be read to its end.

@@ -5,7 +5,7 @@ import (
 	"io"
 	"os"
 
-	"github.com/sandboxrun/sandboxrun/container/fault"
+	"github.com/sandboxrun/sandboxrun/fault"
 )
 
 // File keeps the beginning of a stream in a file. Nothing that goes wrong with it reaches the program or holds it

@@ -1,0 +1,203 @@
+// Package serve answers requests of other programs, in JSON-RPC 2.0: it makes sandboxes and execs as the commands of the same names do,
+// and each connection has its own. rpc reads the requests, and bounds what one client can ask; docs/serve.md is the contract.
+//
+// The process of the server owns the sandboxes. Parameters become what the command line would have become: a policy.Source, a
+// container.Request.
+package serve
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"runtime/debug"
+	"sync"
+	"time"
+
+	"github.com/urfave/cli/v2"
+	"golang.org/x/sys/unix"
+
+	"github.com/sandboxrun/sandboxrun/cli/caller"
+	"github.com/sandboxrun/sandboxrun/cli/flags"
+	"github.com/sandboxrun/sandboxrun/container"
+	"github.com/sandboxrun/sandboxrun/fault"
+	"github.com/sandboxrun/sandboxrun/rpc"
+	"github.com/sandboxrun/sandboxrun/spec"
+)
+
+// maxClients is how many connections a server has at the same time; others wait.
+const maxClients = 256
+
+// Command is the command serve.
+func Command(p *caller.Caller) *cli.Command {
+	return &cli.Command{
+		Name: "serve", Usage: "answer requests of another program: JSON-RPC 2.0, one object a line",
+		Description: "The sandboxes that a client has made end with its connection. docs/serve.md says what can be asked.",
+		Flags: []cli.Flag{
+			&cli.BoolFlag{Name: "stdio", Usage: "serve one client, by standard input and output, until standard input ends"},
+			&cli.StringFlag{Name: "socket", Usage: "serve any number of clients of yours at the new Unix socket `PATH`, until SIGTERM or SIGINT"},
+		},
+		Action: func(c *cli.Context) error { return serve(p, c) },
+	}
+}
+
+// server is what all its connections share.
+type server struct {
+	*caller.Caller
+	store    *container.Store
+	state    string
+	creating sync.Mutex // one sandbox after the other is made: that is mostly the kernel's time
+}
+
+func serve(p *caller.Caller, c *cli.Context) error {
+	if err := flags.None(c); err != nil {
+		return err
+	}
+	if c.Bool("stdio") == c.IsSet("socket") {
+		return fault.Usage("how to serve is missing", "one of --stdio and --socket PATH")
+	}
+	debug.SetGCPercent(100) // this process stays
+	ctx, stop := signal.NotifyContext(context.Background(), unix.SIGINT, unix.SIGTERM, unix.SIGHUP)
+	defer stop()
+	store, err := container.OpenStore(p.StatePath(c))
+	if err != nil {
+		return err
+	}
+	defer store.Close()
+	s := &server{Caller: p, store: store, state: p.StatePath(c)}
+	if c.Bool("stdio") {
+		return s.connection(ctx, p.In, p.Out)
+	}
+	return s.listen(ctx, c.String("socket"))
+}
+
+// connection serves one client and removes what it leaves.
+func (s *server) connection(ctx context.Context, in io.Reader, out io.Writer) error {
+	n := newSession(s)
+	err := rpc.Serve(ctx, in, out, n)
+	n.end()
+	if ctx.Err() == nil {
+		return err
+	}
+	return nil // we were told to end
+}
+
+// listen makes the socket. Who may write to it may use the launcher as we can, so it is for us alone.
+func (s *server) listen(ctx context.Context, path string) error {
+	if path == "" {
+		return fault.Usage("--socket is empty", "name a socket that is not there yet")
+	}
+	before := unix.Umask(0o177)
+	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
+	unix.Umask(before)
+	if errors.Is(err, unix.EADDRINUSE) {
+		return fault.Usage(fmt.Sprintf("--socket %q: something is there already", path), "if no server runs there any more, remove it")
+	}
+	if err != nil {
+		return fmt.Errorf("listen at %q: %w", filepath.Clean(path), err)
+	}
+	shut := func() { _ = l.Close() } // it may be closed already
+	defer shut()
+	context.AfterFunc(ctx, shut)
+	var clients sync.WaitGroup
+	defer clients.Wait()
+	slots := make(chan struct{}, maxClients)
+	for {
+		slots <- struct{}{}
+		conn, err := l.AcceptUnix()
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case err != nil: // too many open files: they will be fewer
+			<-slots
+			time.Sleep(10 * time.Millisecond)
+			continue
+		}
+		clients.Go(func() {
+			defer func() { <-slots }()
+			s.client(ctx, conn)
+		})
+	}
+}
+
+func (s *server) client(ctx context.Context, conn *net.UnixConn) {
+	shut := func() { _ = conn.Close() } // it may be closed already
+	defer shut()
+	defer context.AfterFunc(ctx, shut)()
+	if !isCaller(conn) {
+		return
+	}
+	_ = s.connection(ctx, conn, conn) // the client has been told, or is gone
+}
+
+// isCaller says whether the process at the other end is the user that we are, or root.
+func isCaller(conn *net.UnixConn) bool {
+	raw, err := conn.SyscallConn()
+	if err != nil {
+		return false
+	}
+	var cred *unix.Ucred
+	cerr := raw.Control(func(fd uintptr) { cred, err = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED) })
+	return cerr == nil && err == nil && (int(cred.Uid) == os.Geteuid() || cred.Uid == 0)
+}
+
+// rpcError is an error as a client sees it.
+func rpcError(err error) error {
+	if already, ok := errors.AsType[*rpc.Error](err); ok {
+		return already
+	}
+	e := caller.Describe(err)
+	code := rpc.CodeFailed
+	if e.Code == fault.CodeUsage {
+		code = rpc.CodeParams
+	}
+	return &rpc.Error{Code: code, Message: e.Message, Data: e}
+}
+
+// params reads the parameters of a request. What is not known is an error, as in a policy.
+func params[T any](r *rpc.Request) (T, error) {
+	var v T
+	if len(r.Params) == 0 {
+		return v, nil
+	}
+	if err := strictJSON(r.Params, &v); err != nil {
+		return v, &rpc.Error{Code: rpc.CodeParams, Message: fmt.Sprintf("parameters of %s: %v", r.Method, err)}
+	}
+	return v, nil
+}
+
+func badParams(format string, args ...any) error {
+	return &rpc.Error{Code: rpc.CodeParams, Message: fmt.Sprintf(format, args...)}
+}
+
+// wait is a duration: seconds, or text as in a policy.
+type wait time.Duration
+
+// UnmarshalJSON reads both.
+func (w *wait) UnmarshalJSON(data []byte) error {
+	var seconds float64
+	if json.Unmarshal(data, &seconds) == nil {
+		if seconds <= 0 || seconds > maxSeconds {
+			return fmt.Errorf("%s is no duration", data)
+		}
+		*w = wait(seconds * float64(time.Second))
+		return nil
+	}
+	var text string
+	if err := json.Unmarshal(data, &text); err != nil {
+		return err
+	}
+	d, err := spec.ParseDuration(text)
+	if err == nil && d <= 0 {
+		err = fmt.Errorf("%q is no duration above 0", text)
+	}
+	*w = wait(d)
+	return err
+}
+
+const maxSeconds = 1e9

@@ -1,0 +1,383 @@
+package serve
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+
+	"github.com/sandboxrun/sandboxrun/cli/caller"
+	"github.com/sandboxrun/sandboxrun/cli/explain"
+	"github.com/sandboxrun/sandboxrun/cli/inspect"
+	"github.com/sandboxrun/sandboxrun/cli/policy"
+	"github.com/sandboxrun/sandboxrun/container"
+	"github.com/sandboxrun/sandboxrun/container/doctor"
+	"github.com/sandboxrun/sandboxrun/container/owner"
+	"github.com/sandboxrun/sandboxrun/container/trust"
+	"github.com/sandboxrun/sandboxrun/fault"
+	"github.com/sandboxrun/sandboxrun/hooks"
+	"github.com/sandboxrun/sandboxrun/rootfs"
+	"github.com/sandboxrun/sandboxrun/rpc"
+	"github.com/sandboxrun/sandboxrun/spec"
+)
+
+// session is what one client has.
+type session struct {
+	*server
+
+	mu    sync.Mutex
+	boxes map[string]*served
+	execs map[string]*servedExec // by the id of their request
+}
+
+// served is a sandbox of a client's.
+type served struct {
+	sb   *container.Sandbox
+	view *rootfs.View
+	use  sync.RWMutex // held while something is done in it
+	gone bool
+}
+
+func newSession(s *server) *session {
+	return &session{server: s, boxes: map[string]*served{}, execs: map[string]*servedExec{}}
+}
+
+// end removes the client's sandboxes. Its requests have returned.
+func (n *session) end() {
+	for _, b := range n.boxes {
+		if err := b.remove(); err != nil {
+			n.Warn(err.Error())
+		}
+	}
+}
+
+func (b *served) remove() error {
+	b.use.Lock()
+	defer b.use.Unlock()
+	if b.gone {
+		return nil
+	}
+	b.gone = true
+	err := b.sb.Delete(nil)
+	b.sb.Close()
+	return err
+}
+
+type method func(n *session, ctx context.Context, r *rpc.Request) (any, error)
+
+func methods() map[string]method {
+	return map[string]method{
+		"create": (*session).create, "delete": (*session).remove, "list": (*session).list,
+		"exec": (*session).exec, "exec/stdin": (*session).stdin, "exec/resize": (*session).resize, "cancel": (*session).cancel,
+		"put": (*session).put, "get": (*session).get, "path": (*session).path,
+		"explain": (*session).explain, "doctor": (*session).doctor,
+	}
+}
+
+// Call answers a request.
+func (n *session) Call(ctx context.Context, r *rpc.Request) (any, error) {
+	m := methods()[r.Method]
+	if m == nil {
+		return nil, &rpc.Error{Code: rpc.CodeMethod, Message: fmt.Sprintf("there is no method %q", r.Method)}
+	}
+	result, err := m(n, ctx, r)
+	if err != nil {
+		return nil, rpcError(err)
+	}
+	return result, nil
+}
+
+// Urgent requests are those that an exec waits for, or that end one.
+func (n *session) Urgent(method string) bool {
+	return method == "exec/stdin" || method == "exec/resize" || method == "cancel"
+}
+
+func strictJSON(data []byte, v any) error {
+	d := json.NewDecoder(bytes.NewReader(data))
+	d.DisallowUnknownFields()
+	if err := d.Decode(v); err != nil {
+		return err
+	}
+	if _, err := d.Token(); !errors.Is(err, io.EOF) {
+		return errors.New("more than one value")
+	}
+	return nil
+}
+
+// policyParams are the ways to say what a sandbox shows, as on the command line.
+type policyParams struct {
+	Policy     json.RawMessage `json:"policy"`      // the name of a preset, the path of a file, or the policy itself as an object
+	PolicyText string          `json:"policy_text"` // the policy itself, TOML or JSON
+	Read       []string        `json:"read"`
+	Write      []string        `json:"write"`
+	Bind       []string        `json:"bind"` // SOURCE:TARGET[:rw]
+	Deny       []string        `json:"deny"`
+	AllowHost  []string        `json:"allow_host"`
+	Cwd        string          `json:"cwd"`
+}
+
+// source is the policy that the parameters name.
+func (q *policyParams) source() (policy.Source, error) {
+	var from policy.Source
+	for _, g := range []struct {
+		name string
+		list []string
+	}{{"read", q.Read}, {"write", q.Write}, {"bind", q.Bind}, {"deny", q.Deny}, {"allow-host", q.AllowHost}} {
+		for _, v := range g.list {
+			from.Grants = append(from.Grants, spec.Flag{Name: g.name, Value: v})
+		}
+	}
+	if q.Cwd != "" {
+		from.Grants = append(from.Grants, spec.Flag{Name: "cwd", Value: q.Cwd})
+	}
+	switch {
+	case q.PolicyText != "" && len(q.Policy) > 0:
+		return from, badParams("policy and policy_text exclude each other")
+	case q.PolicyText != "":
+		from.Inline = []byte(q.PolicyText)
+	case len(q.Policy) > 0 && q.Policy[0] == '{':
+		from.Inline = q.Policy
+	case len(q.Policy) > 0:
+		if err := json.Unmarshal(q.Policy, &from.Name); err != nil || from.Name == "-" {
+			return from, badParams("policy is a name, a path or an object")
+		}
+	}
+	return from, nil
+}
+
+// collecting is the server's caller with a list for the warnings of one request.
+func (s *server) collecting() (*caller.Caller, *[]string) {
+	one, warnings := *s.Caller, []string{}
+	one.Warnings = &warnings
+	return &one, &warnings
+}
+
+type createParams struct {
+	policyParams
+	ID     string `json:"id"`
+	Record string `json:"record"`
+}
+
+type created struct {
+	ID       string          `json:"id"`
+	Isolated bool            `json:"isolated"`
+	Weaker   []spec.Weakness `json:"weaker"`
+	Checks   []hooks.Result  `json:"checks"`
+	Limits   []spec.Limit    `json:"limits"`
+	Paths    []shownPath     `json:"paths"`
+	Workdir  string          `json:"workdir"`
+	Warnings []string        `json:"warnings,omitempty"`
+}
+
+// shownPath is a path of the host that is inside.
+type shownPath struct {
+	Inside   string `json:"inside"`
+	Host     string `json:"host"`
+	Writable bool   `json:"writable"`
+}
+
+func (n *session) create(_ context.Context, r *rpc.Request) (any, error) {
+	q, err := params[createParams](r)
+	if err != nil {
+		return nil, err
+	}
+	if q.ID == "" {
+		q.ID = "serve-" + strings.ToLower(rand.Text())
+	}
+	if err := container.CheckID(q.ID); err != nil {
+		return nil, err
+	}
+	from, err := q.source()
+	if err != nil {
+		return nil, err
+	}
+	p, warnings := n.collecting()
+	o := container.Options{Owner: &owner.Owner{PID: os.Getpid()}}
+	if q.Record != "" {
+		if o.Record, err = p.OnHost("record", q.Record); err != nil {
+			return nil, err
+		}
+	}
+	n.creating.Lock()
+	defer n.creating.Unlock()
+	from.Trust = trust.Known{State: n.state, Record: o.Record}
+	sb, d, err := policy.NewSandbox(p, n.store, from, q.ID, o)
+	if err != nil {
+		return nil, err
+	}
+	st := sb.State()
+	n.mu.Lock()
+	n.boxes[q.ID] = &served{sb: sb, view: d.Plan.View}
+	n.mu.Unlock()
+	return created{
+		ID: q.ID, Isolated: st.Isolated(), Weaker: st.Weaker, Checks: st.Checks, Limits: st.Limits, Paths: shownPaths(d.Plan.View),
+		Workdir: st.Launch.Dir, Warnings: *warnings,
+	}, nil
+}
+
+func shownPaths(v *rootfs.View) []shownPath {
+	list := []shownPath{}
+	for _, m := range v.Mounts {
+		if m.Kind == rootfs.MountBind && m.Source != "" && !m.Pin {
+			list = append(list, shownPath{m.Target, m.Source, m.Writable})
+		}
+	}
+	return list
+}
+
+// inSandbox does something in a sandbox of the client's, which meanwhile is not removed.
+func (n *session) inSandbox(id string, do func(b *served) (any, error)) (any, error) {
+	n.mu.Lock()
+	b := n.boxes[id]
+	n.mu.Unlock()
+	if b != nil {
+		b.use.RLock()
+		defer b.use.RUnlock()
+	}
+	if b == nil || b.gone {
+		return nil, fault.New("not_found", "it must have been made by create on this connection", "there is no sandbox %q", id)
+	}
+	return do(b)
+}
+
+type sandboxParams struct {
+	Sandbox string `json:"sandbox"`
+}
+
+// remove ends the sandbox' execs first: they hold it.
+func (n *session) remove(_ context.Context, r *rpc.Request) (any, error) {
+	q, err := params[sandboxParams](r)
+	if err != nil {
+		return nil, err
+	}
+	n.mu.Lock()
+	b := n.boxes[q.Sandbox]
+	for _, x := range n.execs {
+		if x.sandbox == q.Sandbox {
+			x.end()
+		}
+	}
+	delete(n.boxes, q.Sandbox)
+	n.mu.Unlock()
+	if b == nil {
+		return n.inSandbox(q.Sandbox, nil)
+	}
+	return nil, b.remove()
+}
+
+func (n *session) list(_ context.Context, _ *rpc.Request) (any, error) {
+	all, err := n.store.List()
+	if err != nil {
+		return nil, err
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	own := []container.Info{}
+	for _, i := range all {
+		if n.boxes[i.ID] != nil {
+			own = append(own, i)
+		}
+	}
+	return map[string]any{"sandboxes": own}, nil
+}
+
+func (n *session) path(_ context.Context, r *rpc.Request) (any, error) {
+	q, err := params[struct {
+		Sandbox string `json:"sandbox"`
+		Host    string `json:"host"`
+		Inside  string `json:"inside"`
+	}](r)
+	if err != nil {
+		return nil, err
+	}
+	if (q.Host == "") == (q.Inside == "") {
+		return nil, badParams("path: one of host and inside is needed")
+	}
+	return n.inSandbox(q.Sandbox, func(b *served) (any, error) {
+		if q.Host != "" {
+			if !filepath.IsAbs(q.Host) {
+				return nil, badParams("path: %q is not absolute", q.Host)
+			}
+			host := withoutLinksSoFar(q.Host)
+			inside, writable, ok := b.view.InsideOf(host)
+			return pathAnswer(shownPath{inside, host, writable}, ok), nil
+		}
+		if !filepath.IsAbs(q.Inside) {
+			q.Inside = filepath.Join(b.sb.State().Launch.Dir, q.Inside)
+		}
+		q.Inside = filepath.Clean(q.Inside)
+		host, writable, ok := b.view.HostOf(q.Inside)
+		return pathAnswer(shownPath{q.Inside, host, writable}, ok), nil
+	})
+}
+
+func pathAnswer(s shownPath, ok bool) any {
+	if !ok {
+		return map[string]any{"shown": false}
+	}
+	return map[string]any{"shown": true, "inside": s.Inside, "host": s.Host, "writable": s.Writable}
+}
+
+// withoutLinksSoFar resolves the part of a path that exists.
+func withoutLinksSoFar(name string) string {
+	name = filepath.Clean(name)
+	rest := ""
+	for dir := name; ; dir = filepath.Dir(dir) {
+		if real, err := filepath.EvalSymlinks(dir); err == nil {
+			return filepath.Join(real, rest)
+		}
+		if dir == "/" {
+			return name
+		}
+		rest = filepath.Join(filepath.Base(dir), rest)
+	}
+}
+
+func (n *session) explain(_ context.Context, r *rpc.Request) (any, error) {
+	q, err := params[struct {
+		policyParams
+		Ask []string `json:"ask"`
+	}](r)
+	if err != nil {
+		return nil, err
+	}
+	var asks []explain.Ask
+	for _, text := range q.Ask {
+		a, err := explain.Classify(text)
+		if err != nil {
+			return nil, err
+		}
+		asks = append(asks, a)
+	}
+	from, err := q.source()
+	if err != nil {
+		return nil, err
+	}
+	p, _ := n.collecting()
+	from.Trust = trust.Known{State: n.state}
+	d, err := policy.Decide(p, from)
+	if err != nil {
+		return nil, err
+	}
+	x, err := explain.New(p, d)
+	if err != nil {
+		return nil, err
+	}
+	answers, err := x.Each(asks)
+	return map[string]any{"answers": answers}, err
+}
+
+func (n *session) doctor(ctx context.Context, _ *rpc.Request) (any, error) {
+	report := doctor.Examine(ctx, doctor.Examination{State: n.state, Path: n.Env["PATH"]})
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	return inspect.DoctorJSON(report), nil
+}

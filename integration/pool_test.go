@@ -126,10 +126,25 @@ func TestPool(t *testing.T) {
 		b.run("delete", "box2").exits(0)
 		b.run("verify", b.path("record", "box2")).exits(0)
 		same(t, "different sandboxes", 3, len(made))
-		b.full(2)
-		a := b.call(p.in(call{dir: ws}), "run", "--policy", policy, "--json", "--", "sh", "-c", "pwd; id -u; touch /tmp/used; exit 3").exits(3)
-		plain := b.call(call{dir: ws}, "run", "--policy", policy, "--json", "--", "sh", "-c", "pwd; id -u; touch /tmp/used; exit 3").exits(3)
-		same(t, "the same result", withoutNumbers(plain.stdout), withoutNumbers(a.stdout))
+		for _, run := range [][]string{
+			{"--json", "--", "sh", "-c", "pwd; id -u; test ! -e /tmp/used && touch /tmp/used; exit 3"}, // answered before Go starts
+			{"--json", "--", "sh", "-c", "kill -9 $$"},                                                 // judged by Go
+			{"--timeout", "0.1", "--json", "--", "sleep", "60"},
+			{"--memory", "256M", "--json", "--", "true"}, // done by Go
+			{"--json", "--", "not-there"},                // which the short way has claimed a sandbox for
+			{"--", "cat"},
+		} {
+			args := append([]string{"run", "--policy", policy}, run...)
+			plain := b.call(call{dir: ws, stdin: strings.NewReader("typed")}, args...)
+			for _, way := range []string{"", longWay} {
+				b.full(2)
+				time.Sleep(20 * time.Millisecond) // it has just been told that it is ready
+				a := b.call(p.in(call{dir: ws, stdin: strings.NewReader("typed"), env: []string{way}}), append([]string{"run"}, args[1:]...)...)
+				same(t, fmt.Sprint("status of ", run, way), plain.status, a.status)
+				same(t, fmt.Sprint("result of ", run, way), withoutNumbers(plain.stdout), withoutNumbers(a.stdout))
+				same(t, "what it has left", 2, len(b.ids())) // box0 and box1
+			}
+		}
 		b.full(2)
 		same(t, "used ids", "id_in_use", codeOf(b.call(p.in(call{}), "create", "--policy", policy, "box0")))
 		same(t, "and still ready", 2, len(b.ready()))

@@ -6,6 +6,7 @@ package run
 
 import (
 	"crypto/rand"
+	"errors"
 	"os"
 	"slices"
 	"strings"
@@ -17,6 +18,8 @@ import (
 	"github.com/sandboxrun/sandboxrun/cli/policy"
 	"github.com/sandboxrun/sandboxrun/container"
 	"github.com/sandboxrun/sandboxrun/container/owner"
+	"github.com/sandboxrun/sandboxrun/container/pool"
+	"github.com/sandboxrun/sandboxrun/forkexec"
 )
 
 // Commands are the commands of this package, for one caller, and what one run of them has read from the command line.
@@ -69,6 +72,11 @@ func (p *Commands) run(c *cli.Context) error {
 	if err := flags.RefuseLater(c); err != nil {
 		return err
 	}
+	claim := forkexec.TakeClaim()
+	ended, err := p.takeEnded()
+	if err != nil {
+		return err
+	}
 	if err := p.wantResult(c); err != nil {
 		return err
 	}
@@ -77,6 +85,9 @@ func (p *Commands) run(c *cli.Context) error {
 	req, err := p.request(c, c.Args().Slice())
 	if err != nil {
 		return err
+	}
+	if ended != nil {
+		return errors.Join(p.conclude(ended, req), pool.End(claim))
 	}
 	if !p.jsonResult {
 		req.Stdin = p.In
@@ -100,7 +111,7 @@ func (p *Commands) run(c *cli.Context) error {
 	trust := p.Trust(c)
 	trust.Record, trust.Output, trust.Key = o.Record, req.OutputDir, c.String("sign")
 	from := policy.Source{Name: c.String("policy"), Workspace: true, Grants: p.grants, Env: req.Env, Trust: trust}
-	sb, dir, err := p.sandbox(store, from, o)
+	sb, dir, err := p.sandbox(store, claim, from, o)
 	if err != nil {
 		return err
 	}
@@ -115,7 +126,11 @@ func (p *Commands) run(c *cli.Context) error {
 }
 
 // sandbox makes or claims the sandbox of one run, and says in which directory the program starts, if that is the caller's.
-func (p *Commands) sandbox(store *container.Store, from policy.Source, o container.Options) (*container.Sandbox, string, error) {
+func (p *Commands) sandbox(store *container.Store, claim *forkexec.Claim, from policy.Source, o container.Options) (*container.Sandbox, string, error) {
+	if claim != nil {
+		sb, err := store.Open(claim.ID)
+		return sb, claim.Dir, err
+	}
 	id := "run-" + strings.ToLower(rand.Text())
 	if sb, dir := policy.FromPool(p.Caller, store, from, id, o); sb != nil {
 		return sb, dir, nil

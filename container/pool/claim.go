@@ -1,12 +1,15 @@
 package pool
 
 import (
+	"fmt"
+	"slices"
 	"strconv"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/sandboxrun/sandboxrun/container"
 	"github.com/sandboxrun/sandboxrun/container/owner"
+	"github.com/sandboxrun/sandboxrun/forkexec"
 )
 
 // Variable names the pool to the commands that its command runs.
@@ -60,6 +63,26 @@ func Claim(s *container.Store, name string, w Want) (sb *container.Sandbox, star
 		return nil, "", err
 	}
 	return sb, answer[2], nil
+}
+
+// End removes a sandbox that the command has claimed before Go started, when its program has ended.
+func End(c *forkexec.Claim) error {
+	defer c.Pool.Close()
+	if c.Ended {
+		return nil
+	}
+	fd := int(c.Pool.Fd())
+	if err := send(fd, wordEnd); err != nil {
+		return fmt.Errorf("remove sandbox %q: %w", c.ID, err)
+	}
+	answer, err := receive(fd)
+	if err == nil && !slices.Equal(answer, []string{wordOK}) {
+		err = refused(answer)
+	}
+	if err != nil {
+		return fmt.Errorf("remove sandbox %q: %w", c.ID, err)
+	}
+	return nil
 }
 
 func (w Want) message() []string {

@@ -139,7 +139,7 @@ func (p *Pool) claim(fd int, request []string) (*container.Sandbox, string, erro
 	if len(request) != fields {
 		return nil, "", errRequest
 	}
-	kind, id, policy, record, options := request[0], request[1], request[2], request[5], request[6]
+	kind, id, policy, record, options := request[0], request[1], request[2], request[5], strings.Split(request[6], ",")
 	who, err := meet(fd)
 	if err != nil {
 		return nil, "", err
@@ -158,7 +158,7 @@ func (p *Pool) claim(fd int, request []string) (*container.Sandbox, string, erro
 	sb, d, err := p.take(id, o, func(e *entry) bool {
 		d := e.decided
 		switch {
-		case options == optionEnv && (d.Policy.Network.EnvURLs || d.Plan.Relay != nil), options == optionQuiet && len(e.Warnings()) > 0:
+		case slices.Contains(options, optionEnv) && (d.Policy.Network.EnvURLs || d.Plan.Relay != nil), slices.Contains(options, optionQuiet) && len(e.Warnings()) > 0:
 			return false
 		}
 		return d.Plan.Exec.CoreLimit() <= who.core && d.holds(who.env)

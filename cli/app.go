@@ -21,6 +21,7 @@ import (
 	"github.com/urfave/cli/v2"
 	"golang.org/x/sys/unix"
 
+	"github.com/sandboxrun/sandboxrun/cli/bench"
 	"github.com/sandboxrun/sandboxrun/cli/caller"
 	"github.com/sandboxrun/sandboxrun/cli/explain"
 	"github.com/sandboxrun/sandboxrun/cli/files"
@@ -120,7 +121,7 @@ func app(p *caller.Caller) *cli.App {
 			look.PS(), look.Stats(), look.Events(), programs.Logs(), programs.Wait(), killCommand(p), sweepCommand(p),
 			look.Verify(),
 			policy.SpecCommand(p), explain.Command(p), policy.Command(p), programs.ResultSchema(), look.Doctor(),
-			serve.Command(p), poolCommand(p), proxyConnectCommand(p), versionCommand(p), completionCommand(p),
+			serve.Command(p), poolCommand(p), bench.Command(p), proxyConnectCommand(p), versionCommand(p), completionCommand(p),
 		},
 	}
 	for _, c := range app.Commands {

@@ -2,10 +2,10 @@ package pool
 
 import (
 	"fmt"
+	"net"
 	"slices"
 	"strconv"
-
-	"golang.org/x/sys/unix"
+	"time"
 
 	"github.com/sandboxrun/sandboxrun/container"
 	"github.com/sandboxrun/sandboxrun/container/owner"
@@ -34,21 +34,18 @@ func Claim(s *container.Store, name string, w Want) (sb *container.Sandbox, star
 		return nil, "", err
 	}
 	defer dir.Close()
-	fd, err := newSocket()
+	conn, err := net.DialUnix("unixpacket", nil, address(dir))
 	if err != nil {
 		return nil, "", err
 	}
-	defer unix.Close(fd)
-	if err := bePatient(fd, patience); err != nil {
+	defer conn.Close()
+	if err := conn.SetDeadline(time.Now().Add(patience)); err != nil {
 		return nil, "", err
 	}
-	if err := unix.Connect(fd, address(dir)); err != nil {
+	if err := send(conn, w.message()...); err != nil {
 		return nil, "", err
 	}
-	if err := send(fd, w.message()...); err != nil {
-		return nil, "", err
-	}
-	answer, err := receive(fd)
+	answer, err := receive(conn)
 	if err != nil {
 		return nil, "", err
 	}
@@ -58,7 +55,7 @@ func Claim(s *container.Store, name string, w Want) (sb *container.Sandbox, star
 	if sb, err = s.Open(answer[1]); err != nil {
 		return nil, "", err
 	}
-	if err := send(fd, wordMine); err != nil {
+	if err := send(conn, wordMine); err != nil {
 		sb.Close()
 		return nil, "", err
 	}
@@ -71,11 +68,15 @@ func End(c *forkexec.Claim) error {
 	if c.Ended {
 		return nil
 	}
-	fd := int(c.Pool.Fd())
-	if err := send(fd, wordEnd); err != nil {
+	conn, err := net.FileConn(c.Pool)
+	if err != nil {
 		return fmt.Errorf("remove sandbox %q: %w", c.ID, err)
 	}
-	answer, err := receive(fd)
+	defer conn.Close()
+	if err := send(conn, wordEnd); err != nil {
+		return fmt.Errorf("remove sandbox %q: %w", c.ID, err)
+	}
+	answer, err := receive(conn)
 	if err == nil && !slices.Equal(answer, []string{wordOK}) {
 		err = refused(answer)
 	}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"path/filepath"
 	"slices"
@@ -58,7 +59,16 @@ func (c *circumstances) other(than *circumstances) error {
 }
 
 // meet finds out who is at the other end of a connection.
-func meet(fd int) (*peer, error) {
+func meet(conn *net.UnixConn) (p *peer, err error) {
+	raw, err := conn.SyscallConn()
+	if err != nil {
+		return nil, err
+	}
+	cerr := raw.Control(func(fd uintptr) { p, err = meetAt(int(fd)) })
+	return p, errors.Join(err, cerr)
+}
+
+func meetAt(fd int) (*peer, error) {
 	cred, err := unix.GetsockoptUcred(fd, unix.SOL_SOCKET, unix.SO_PEERCRED)
 	if err != nil {
 		return nil, err

@@ -25,6 +25,7 @@ type Pool struct {
 	config Config
 	mu     sync.Mutex
 	ready  []*entry // the oldest first
+	busy   int      // claims whose programs run, or that are just being answered
 	closed bool
 	wanted chan struct{} // there is room for more
 	filled sync.WaitGroup
@@ -66,10 +67,14 @@ func (p *Pool) build() (*entry, error) {
 // again is how long a pool waits after a sandbox could not be made.
 const again = time.Second
 
-// refill builds what is missing, one after the other: who runs programs meanwhile needs the processors more.
+// refill builds what is missing, one after the other and, for as long as some are ready, when nobody waits for a program: who runs
+// programs needs the processors more.
 func (p *Pool) refill() {
 	for range p.wanted {
 		for p.lacks() {
+			for end := time.Now().Add(longestWait); p.shouldWait() && time.Now().Before(end); {
+				time.Sleep(time.Millisecond)
+			}
 			e, err := p.build()
 			if err != nil {
 				p.config.Trouble(err)
@@ -85,6 +90,27 @@ func (p *Pool) refill() {
 			p.mu.Unlock()
 		}
 	}
+}
+
+// longestWait is how long programs that run can put a refill off.
+const longestWait = 50 * time.Millisecond
+
+func (p *Pool) shouldWait() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return !p.closed && p.busy > 0 && len(p.ready) > 0
+}
+
+// answering counts a claim, until the function that it returns is called.
+func (p *Pool) answering() func() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.busy++
+	return sync.OnceFunc(func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.busy--
+	})
 }
 
 func (p *Pool) lacks() bool {

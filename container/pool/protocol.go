@@ -3,11 +3,10 @@ package pool
 import (
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"strings"
 	"time"
-
-	"golang.org/x/sys/unix"
 )
 
 // A message is a list of texts, each with a zero byte at its end. forkexec/pool.c writes and reads the same.
@@ -35,51 +34,28 @@ const (
 	patience   = 10 * time.Second // for the other end
 )
 
-func send(fd int, texts ...string) error {
+func send(c net.Conn, texts ...string) error {
 	message := strings.Join(texts, "\x00") + "\x00"
 	if len(message) > maxMessage {
 		return errors.New("the message is too long")
 	}
-	for {
-		err := unix.Sendto(fd, []byte(message), unix.MSG_NOSIGNAL, nil)
-		if !errors.Is(err, unix.EINTR) {
-			return err
-		}
-	}
+	_, err := c.Write([]byte(message))
+	return err
 }
 
-// receive returns no message, and no error, when the other end has been closed.
-func receive(fd int) ([]string, error) {
+func receive(c net.Conn) ([]string, error) {
 	buf := make([]byte, maxMessage+1)
-	for {
-		n, _, err := unix.Recvfrom(fd, buf, 0)
-		switch {
-		case errors.Is(err, unix.EINTR):
-			continue
-		case err != nil || n <= 0:
-			return nil, err
-		case n > maxMessage || buf[n-1] != 0:
-			return nil, errors.New("it is no message of a pool's")
-		}
-		return strings.Split(string(buf[:n-1]), "\x00"), nil
+	n, err := c.Read(buf)
+	if err != nil {
+		return nil, err
 	}
+	if n == 0 || n > maxMessage || buf[n-1] != 0 {
+		return nil, errors.New("it is no message of a pool's")
+	}
+	return strings.Split(string(buf[:n-1]), "\x00"), nil
 }
 
 // address is the socket in a pool's directory, however long the path to that is.
-func address(dir *os.File) *unix.SockaddrUnix {
-	return &unix.SockaddrUnix{Name: fmt.Sprintf("/proc/self/fd/%d/%s", dir.Fd(), socketName)}
-}
-
-func newSocket() (int, error) {
-	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
-	if err != nil {
-		return -1, fmt.Errorf("make socket: %w", err)
-	}
-	return fd, nil
-}
-
-// bePatient bounds how long a call on a socket waits.
-func bePatient(fd int, d time.Duration) error {
-	t := unix.NsecToTimeval(int64(d))
-	return errors.Join(unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &t), unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_SNDTIMEO, &t))
+func address(dir *os.File) *net.UnixAddr {
+	return &net.UnixAddr{Net: "unixpacket", Name: fmt.Sprintf("/proc/self/fd/%d/%s", dir.Fd(), socketName)}
 }

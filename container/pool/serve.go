@@ -4,14 +4,14 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
-
-	"golang.org/x/sys/unix"
+	"time"
 
 	"github.com/sandboxrun/sandboxrun/container"
 	"github.com/sandboxrun/sandboxrun/container/owner"
@@ -37,7 +37,7 @@ func refused(answer []string) error {
 type Listener struct {
 	Name string // for Variable
 	dir  *os.File
-	fd   int
+	at   *net.UnixListener
 	all  sync.WaitGroup
 }
 
@@ -48,24 +48,22 @@ func (p *Pool) Serve() (*Listener, error) {
 	if l.dir, err = p.config.Store.MakePoolDir(l.Name); err != nil {
 		return nil, err
 	}
-	if l.fd, err = newSocket(); err == nil {
-		if err = unix.Bind(l.fd, address(l.dir)); err == nil {
-			err = unix.Listen(l.fd, unix.SOMAXCONN)
-		}
-	}
-	if err != nil {
-		l.Close()
+	if l.at, err = net.ListenUnix("unixpacket", address(l.dir)); err != nil {
+		l.dir.Close()
 		return nil, fmt.Errorf("listen for commands: %w", err)
 	}
+	l.at.SetUnlinkOnClose(false) // its name is that of a descriptor; the directory is swept
 	l.all.Go(func() {
 		for {
-			fd, _, err := unix.Accept4(l.fd, unix.SOCK_CLOEXEC)
-			switch {
-			case err == nil:
-				go p.answer(fd)
-			case errors.Is(err, unix.EINVAL) || errors.Is(err, unix.EBADF): // by Close
+			conn, err := l.at.AcceptUnix()
+			if errors.Is(err, net.ErrClosed) {
 				return
 			}
+			if err != nil {
+				time.Sleep(again) // there are too many open files
+				continue
+			}
+			go p.answer(conn)
 		}
 	})
 	return l, nil
@@ -73,40 +71,42 @@ func (p *Pool) Serve() (*Listener, error) {
 
 // Close ends it. The directory goes with the next sweep.
 func (l *Listener) Close() {
-	_ = unix.Shutdown(l.fd, unix.SHUT_RDWR)
+	l.at.Close()
 	l.all.Wait()
-	unix.Close(l.fd)
 	l.dir.Close()
 }
 
 // answer serves one connection.
-func (p *Pool) answer(fd int) {
-	defer unix.Close(fd)
-	if bePatient(fd, patience) != nil {
+func (p *Pool) answer(conn *net.UnixConn) {
+	defer conn.Close()
+	if conn.SetDeadline(time.Now().Add(patience)) != nil {
 		return
 	}
-	request, err := receive(fd)
-	if err != nil || request == nil {
-		return
-	}
-	sb, dir, err := p.claim(fd, request)
+	request, err := receive(conn)
 	if err != nil {
-		_ = send(fd, wordNo, err.Error()) // it finds out by the end of the connection
+		return
+	}
+	done := p.answering()
+	defer done()
+	sb, dir, err := p.claim(conn, request)
+	if err != nil {
+		_ = send(conn, wordNo, err.Error()) // it finds out by the end of the connection
 		return
 	}
 	id := sb.State().ID
-	if err = send(fd, wordOK, id, dir); err == nil {
-		err = isMine(fd)
+	if err = send(conn, wordOK, id, dir); err == nil {
+		err = isMine(conn)
 	}
 	if err != nil { // its claimer has not got it
 		_ = sb.Delete(nil) // else it ends with its owner, and the next sweep tries again
 		return
 	}
-	if request[0] == kindRun && p.endsHere(fd) {
+	if request[0] == kindRun && endsHere(conn) {
 		err = sb.Delete(nil)
-		_ = send(fd, answerTo(err)...)
+		_ = send(conn, answerTo(err)...)
 		return
 	}
+	done()
 	sb.AwaitEnd()
 }
 
@@ -117,8 +117,8 @@ func answerTo(err error) []string {
 	return []string{wordOK}
 }
 
-func isMine(fd int) error {
-	word, err := receive(fd)
+func isMine(conn net.Conn) error {
+	word, err := receive(conn)
 	if err == nil && !slices.Equal(word, []string{wordMine}) {
 		err = errRequest
 	}
@@ -126,21 +126,21 @@ func isMine(fd int) error {
 }
 
 // endsHere waits for the claimer of a sandbox for one run, and says whether it wants it to be removed here.
-func (p *Pool) endsHere(fd int) bool {
-	if bePatient(fd, 0) != nil {
+func endsHere(conn net.Conn) bool {
+	if conn.SetDeadline(time.Time{}) != nil {
 		return false
 	}
-	word, err := receive(fd)
+	word, err := receive(conn)
 	return err == nil && slices.Equal(word, []string{wordEnd})
 }
 
 // claim finds out who asks, and hands a sandbox over.
-func (p *Pool) claim(fd int, request []string) (*container.Sandbox, string, error) {
+func (p *Pool) claim(conn *net.UnixConn, request []string) (*container.Sandbox, string, error) {
 	if len(request) != fields {
 		return nil, "", errRequest
 	}
 	kind, id, policy, record, options := request[0], request[1], request[2], request[5], strings.Split(request[6], ",")
-	who, err := meet(fd)
+	who, err := meet(conn)
 	if err != nil {
 		return nil, "", err
 	}

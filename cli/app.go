@@ -27,7 +27,7 @@ import (
 	"github.com/sandboxrun/sandboxrun/cli/files"
 	"github.com/sandboxrun/sandboxrun/cli/flags"
 	"github.com/sandboxrun/sandboxrun/cli/inspect"
-	"github.com/sandboxrun/sandboxrun/cli/policy"
+	"github.com/sandboxrun/sandboxrun/cli/plan"
 	"github.com/sandboxrun/sandboxrun/cli/run"
 	"github.com/sandboxrun/sandboxrun/cli/serve"
 	"github.com/sandboxrun/sandboxrun/cli/version"
@@ -120,7 +120,7 @@ func app(p *caller.Caller) *cli.App {
 			programs.Run(), createCommand(p), programs.Exec(), files.PutCommand(p), files.GetCommand(p), deleteCommand(p), look.List(), look.State(),
 			look.PS(), look.Stats(), look.Events(), programs.Logs(), programs.Wait(), killCommand(p), sweepCommand(p),
 			look.Verify(),
-			policy.SpecCommand(p), explain.Command(p), policy.Command(p), programs.ResultSchema(), look.Doctor(),
+			plan.SpecCommand(p), explain.Command(p), plan.Command(p), programs.ResultSchema(), look.Doctor(),
 			serve.Command(p), poolCommand(p), bench.Command(p), proxyConnectCommand(p), versionCommand(p), completionCommand(p),
 		},
 	}

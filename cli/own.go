@@ -9,6 +9,7 @@ import (
 	"github.com/sandboxrun/sandboxrun/cli/caller"
 	"github.com/sandboxrun/sandboxrun/container"
 	"github.com/sandboxrun/sandboxrun/container/relayproc"
+	"github.com/sandboxrun/sandboxrun/fault"
 )
 
 // Commands that only sandboxrun itself starts.
@@ -36,7 +37,7 @@ func relay() int {
 		err = relayproc.Serve(in, out)
 	}
 	if err != nil {
-		return caller.ExitLauncher
+		return fault.ExitLauncher
 	}
 	return 0
 }
@@ -50,7 +51,7 @@ func monitor() int {
 	_ = os.WriteFile("/proc/self/comm", []byte("sandboxrun"), 0) // the name would be that of /proc/self/exe
 	in, out, err := monitorStreams()
 	if err != nil {
-		return caller.ExitLauncher
+		return fault.ExitLauncher
 	}
 	container.Monitor(in, out, func(r *container.Running) {
 		go func() {

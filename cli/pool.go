@@ -15,9 +15,8 @@ import (
 
 	"github.com/sandboxrun/sandboxrun/cli/caller"
 	"github.com/sandboxrun/sandboxrun/cli/flags"
-	"github.com/sandboxrun/sandboxrun/cli/policy"
+	"github.com/sandboxrun/sandboxrun/cli/plan"
 	"github.com/sandboxrun/sandboxrun/container"
-	"github.com/sandboxrun/sandboxrun/container/lookup"
 	"github.com/sandboxrun/sandboxrun/container/pool"
 	"github.com/sandboxrun/sandboxrun/fault"
 )
@@ -60,7 +59,7 @@ func runPool(p *caller.Caller, c *cli.Context) error {
 	debug.SetGCPercent(100) // this process stays
 	return p.WithStore(c, func(store *container.Store) error {
 		defer func() { _, _ = store.Sweep() }() // of the directory that the pool listens in
-		made, err := pool.New(policy.Pool(p, store, policy.Source{Name: name, Workspace: name == "", Trust: p.Trust(c)}, size))
+		made, err := pool.New(plan.Pool(p, store, plan.Source{Name: name, Workspace: name == "", Trust: p.Trust(c)}, size))
 		if err != nil {
 			return err
 		}
@@ -82,9 +81,9 @@ func runPool(p *caller.Caller, c *cli.Context) error {
 
 // notRun is the error of a command that could not be run.
 func notRun(err error) error {
-	code := lookup.CodeNotExecutable
+	code := fault.ProgramNotExecutable
 	if errors.Is(err, exec.ErrNotFound) || errors.Is(err, fs.ErrNotExist) {
-		code = lookup.CodeNotFound
+		code = fault.ProgramNotFound
 	}
 	return &fault.Error{Code: code, Err: err}
 }
@@ -124,7 +123,7 @@ func exitAs(p *caller.Caller, err error) error {
 	}
 	p.Status = exit.ExitCode()
 	if s, ok := exit.Sys().(syscall.WaitStatus); ok && s.Signaled() {
-		p.Status = caller.ExitSignal + int(s.Signal())
+		p.Status = 128 + int(s.Signal())
 	}
 	return nil
 }

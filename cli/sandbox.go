@@ -10,14 +10,14 @@ import (
 
 	"github.com/sandboxrun/sandboxrun/cli/caller"
 	"github.com/sandboxrun/sandboxrun/cli/flags"
-	"github.com/sandboxrun/sandboxrun/cli/policy"
+	"github.com/sandboxrun/sandboxrun/cli/plan"
 	"github.com/sandboxrun/sandboxrun/container"
 	"github.com/sandboxrun/sandboxrun/container/owner"
 	"github.com/sandboxrun/sandboxrun/fault"
 )
 
 func createCommand(p *caller.Caller) *cli.Command {
-	grants := &policy.Grants{}
+	grants := &plan.Grants{}
 	return &cli.Command{
 		Name: "create", Usage: "build a sandbox and leave it ready for exec", ArgsUsage: "ID",
 		Flags: append([]cli.Flag{
@@ -32,7 +32,7 @@ func createCommand(p *caller.Caller) *cli.Command {
 	}
 }
 
-func create(p *caller.Caller, c *cli.Context, grants policy.Grants) error {
+func create(p *caller.Caller, c *cli.Context, grants plan.Grants) error {
 	id, err := flags.ID(c)
 	if err == nil {
 		err = flags.RefuseLater(c)
@@ -53,12 +53,12 @@ func create(p *caller.Caller, c *cli.Context, grants policy.Grants) error {
 	return p.WithStore(c, func(s *container.Store) error {
 		trust := p.Trust(c)
 		trust.Record = o.Record
-		from := policy.Source{Name: c.String("policy"), Grants: grants, Trust: trust}
-		if sb, _ := policy.FromPool(p, s, from, id, o); sb != nil {
+		from := plan.Source{Name: c.String("policy"), Grants: grants, Trust: trust}
+		if sb, _ := plan.FromPool(p, s, from, id, o); sb != nil {
 			sb.Close()
 			return nil
 		}
-		sb, _, err := policy.NewSandbox(p, s, from, id, o)
+		sb, _, err := plan.NewSandbox(p, s, from, id, o)
 		if err != nil {
 			return err
 		}
@@ -105,7 +105,7 @@ func deleteCommand(p *caller.Caller) *cli.Command {
 					}
 				}
 				err := s.Delete(id, key)
-				if err != nil && c.Bool("force") && caller.Describe(err).Code == "not_found" {
+				if err != nil && c.Bool("force") && caller.Describe(err).Code == fault.NotFound {
 					return nil
 				}
 				return err

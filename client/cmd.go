@@ -48,7 +48,7 @@ type Cmd struct {
 
 // Result is how a program ended.
 type Result struct {
-	Outcome  string  `json:"outcome"` // such as exited, signaled, timeout
+	Outcome  string  `json:"outcome"` // such as exited, signaled, timeout, cancelled
 	Finding  *string `json:"finding"`
 	ExitCode int     `json:"exit_code"`
 	Signal   *string `json:"signal"`
@@ -213,7 +213,7 @@ func (c *Cmd) send(params map[string]any) error {
 	return c.sb.client.ask(context.Background(), "exec/stdin", params, nil)
 }
 
-// Kill ends the program and all that it has started. Wait still tells what there is to tell.
+// Kill ends the program and all that it has started. Result still has all there is, with the outcome "cancelled".
 func (c *Cmd) Kill() {
 	_, _, _ = c.sb.client.begin("cancel", map[string]any{"id": c.id}, nil) // it may have ended
 }
@@ -238,7 +238,7 @@ func (c *Cmd) Wait() error {
 	switch {
 	case err != nil:
 		return err
-	case c.ctx.Err() != nil && c.Result.Signal != nil:
+	case c.ctx.Err() != nil && c.Result.Outcome == "cancelled":
 		return c.ctx.Err()
 	case wrong != nil:
 		return wrong

@@ -5,6 +5,7 @@ import (
 
 	"github.com/sandboxrun/sandboxrun/container/build"
 	"github.com/sandboxrun/sandboxrun/container/bundle"
+	"github.com/sandboxrun/sandboxrun/fault"
 )
 
 // base makes the directory in which process 1 starts, if it is not there.
@@ -13,7 +14,7 @@ func (s *Store) base() (string, error) {
 	dir := filepath.Join(s.path, name)
 	if info, err := s.root.Lstat(name); err == nil {
 		if !info.IsDir() {
-			return "", fail("state_unusable", "remove it, or choose another directory with --root DIR", "%q is no directory: sandboxrun has not made it", dir)
+			return "", fail(fault.StateUnusable, "remove it, or choose another directory with --root DIR", "%q is no directory: sandboxrun has not made it", dir)
 		}
 		return dir, nil
 	}

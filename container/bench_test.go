@@ -10,25 +10,26 @@ import (
 	"github.com/sandboxrun/sandboxrun/container/check"
 	"github.com/sandboxrun/sandboxrun/container/owner"
 	"github.com/sandboxrun/sandboxrun/spec"
+	"github.com/sandboxrun/sandboxrun/spec/policy"
 )
 
 // newSandbox makes a sandbox of the default preset that lives as long as the test.
 func newSandbox(tb testing.TB) *Sandbox {
 	tb.Helper()
-	policy, err := spec.Load(spec.DefaultPolicy(tb.TempDir()))
+	p, err := policy.Load(policy.Default(tb.TempDir()))
 	if err != nil {
 		tb.Fatal(err)
 	}
-	return sandboxFor(tb, policy)
+	return sandboxFor(tb, p)
 }
 
-func sandboxFor(tb testing.TB, policy *spec.Policy) *Sandbox {
+func sandboxFor(tb testing.TB, p *policy.Policy) *Sandbox {
 	tb.Helper()
-	host, err := Probe(spec.Limits{})
+	host, err := Probe(policy.Limits{})
 	if err != nil {
 		tb.Fatal(err)
 	}
-	plan, err := spec.Resolve(policy, host)
+	plan, err := spec.Resolve(p, host)
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -92,19 +93,19 @@ func BenchmarkExec(b *testing.B) {
 
 // BenchmarkChecks is what the checks add to each start.
 func BenchmarkChecks(b *testing.B) {
-	policy, err := spec.Load(spec.DefaultPolicy(b.TempDir()))
+	p, err := policy.Load(policy.Default(b.TempDir()))
 	if err != nil {
 		b.Fatal(err)
 	}
-	host, err := Probe(spec.Limits{})
+	host, err := Probe(policy.Limits{})
 	if err != nil {
 		b.Fatal(err)
 	}
-	plan, err := spec.Resolve(policy, host)
+	plan, err := spec.Resolve(p, host)
 	if err != nil {
 		b.Fatal(err)
 	}
-	sb := sandboxFor(b, policy)
+	sb := sandboxFor(b, p)
 	filter, err := sb.loadFilter()
 	if err != nil {
 		b.Fatal(err)

@@ -3,6 +3,7 @@ package container
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"path"
 	"slices"
 
@@ -11,6 +12,7 @@ import (
 	"github.com/sandboxrun/sandboxrun/container/deny"
 	"github.com/sandboxrun/sandboxrun/container/lookup"
 	"github.com/sandboxrun/sandboxrun/container/result"
+	"github.com/sandboxrun/sandboxrun/fault"
 	"github.com/sandboxrun/sandboxrun/forkexec"
 	"github.com/sandboxrun/sandboxrun/transfer"
 )
@@ -18,7 +20,9 @@ import (
 // carriedBy is what an exec that runs carries.
 type carriedBy struct {
 	collect []Collect
-	view    *forkexec.View
+	most    int64  // bytes of what is collected into the result
+	files   *Files // of its view, while it runs and after that
+	failed  error  // to open them
 }
 
 // carry covers what is denied and puts what the exec brings into its command. What is fresh hides covers below it, so it comes last.
@@ -33,7 +37,7 @@ func (r *Running) carry(req Request, cmd *forkexec.Command, in lookup.Root) (err
 	}
 	for _, p := range cmd.Puts {
 		if l := r.limits.File; l > 0 && int64(len(p.Data)) > l {
-			return fail(codePut, "limits.file of the policy says how large a file may be", "put %q: it is larger than %d bytes", p.Name, l)
+			return fail(fault.PutFailed, "limits.file of the policy says how large a file may be", "put %q: it is larger than %d bytes", p.Name, l)
 		}
 	}
 	fresh, err := r.sb.freshMounts(req, cmd.Dir, in)
@@ -51,7 +55,7 @@ func (r *Running) carry(req Request, cmd *forkexec.Command, in lookup.Root) (err
 			return transferError("collect", err)
 		}
 	}
-	r.carried.collect = req.Collect
+	r.carried.collect, r.carried.most = req.Collect, cmp.Or(req.CollectMax, math.MaxInt64)
 	cmd.KeepView = len(req.Collect) > 0
 	return nil
 }
@@ -70,22 +74,23 @@ func (r *Running) handOver(res *result.Result) {
 		res.Answer = &result.Answer{Bytes: total, Truncated: total > int64(len(data))}
 		res.Answer.Text, res.Answer.Base64 = result.AsText(data)
 	}
-	if r.carried.view == nil {
-		return
-	}
-	files, err := r.sb.files(r.carried.view, r.cwd)
-	r.carried.view = nil
+	files, err := r.carried.files, r.carried.failed
+	r.carried.files = nil
 	if err != nil {
 		res.Collected = append(res.Collected, result.Collected{Path: ".", Error: result.ErrorOf(err)})
+	}
+	if files == nil {
 		return
 	}
 	defer files.Close()
+	left := r.carried.most
 	for _, c := range r.carried.collect {
-		collect(res, files, r.sb, c)
+		collect(res, files, r.sb, c, &left)
 	}
 }
 
-func collect(r *result.Result, files *Files, sb *Sandbox, c Collect) {
+// collect takes what it puts into the result off what all may be together.
+func collect(r *result.Result, files *Files, sb *Sandbox, c Collect, all *int64) {
 	if c.To != "" {
 		collectTo(r, files, sb, c)
 		return
@@ -98,7 +103,7 @@ func collect(r *result.Result, files *Files, sb *Sandbox, c Collect) {
 	left := cmp.Or(c.Max, transfer.DefaultMax)
 	for _, name := range names {
 		var m transfer.Memory
-		dropped, err := files.Get(name, max(left, 1), &m)
+		dropped, err := files.Get(name, max(min(left, *all), 1), &m)
 		if err != nil {
 			r.Collected = append(r.Collected, result.Collected{Path: name, Error: result.ErrorOf(err)})
 			continue
@@ -106,6 +111,7 @@ func collect(r *result.Result, files *Files, sb *Sandbox, c Collect) {
 		r.Dropped = append(r.Dropped, dropped...)
 		for _, f := range m.Files {
 			left -= int64(len(f.Data))
+			*all -= int64(len(f.Data))
 			r.Collected = appendFile(r.Collected, path.Join(name, f.Path), f)
 		}
 	}

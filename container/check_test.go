@@ -11,9 +11,11 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/sandboxrun/sandboxrun/container/check"
+	"github.com/sandboxrun/sandboxrun/fault"
 	"github.com/sandboxrun/sandboxrun/forkexec"
 	"github.com/sandboxrun/sandboxrun/hooks"
 	"github.com/sandboxrun/sandboxrun/spec"
+	"github.com/sandboxrun/sandboxrun/spec/policy"
 )
 
 func outcomes(list []hooks.Result) map[string]hooks.Outcome {
@@ -106,20 +108,20 @@ func TestChecksWithoutRoom(t *testing.T) {
 }
 
 func TestForwardedPorts(t *testing.T) {
-	policy, err := spec.Load(spec.DefaultPolicy(t.TempDir()))
+	p, err := policy.Load(policy.Default(t.TempDir()))
 	if err != nil {
 		t.Fatal(err)
 	}
-	host, err := Probe(spec.Limits{})
+	host, err := Probe(policy.Limits{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	plan, err := spec.Resolve(policy, host)
+	plan, err := spec.Resolve(p, host)
 	if err != nil {
 		t.Fatal(err)
 	}
 	plan.Checks.Forwards = []uint16{7077}
-	sb := sandboxFor(t, policy)
+	sb := sandboxFor(t, p)
 	if e := sb.state.Launch; e.OwnID { // that plan has another
 		plan.Checks.ID = [2]uint32{uint32(e.UID), uint32(e.GID)}
 	}
@@ -129,7 +131,7 @@ func TestForwardedPorts(t *testing.T) {
 	}
 	_, err = check.New(plan.Checks, plan.View, sb.store.path).Run(sb.checked(filter))
 	var e *Error
-	if !errors.As(err, &e) || e.Code != check.Code {
+	if !errors.As(err, &e) || e.Code != fault.IsolationCheckFailed {
 		t.Errorf("nothing listens yet: %v", err)
 	}
 	files, err := forkexec.Listen(sb.init, []forkexec.Endpoint{{Addr: netip.MustParseAddrPort("127.0.0.1:7077")}})

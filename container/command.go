@@ -21,7 +21,7 @@ import (
 func (sb *Sandbox) command(req Request, in lookup.Root) (forkexec.Command, error) {
 	e := &sb.state.Launch
 	if len(req.Args) == 0 {
-		return forkexec.Command{}, fail(lookup.CodeNotFound, "", "there is no command")
+		return forkexec.Command{}, fail(fault.ProgramNotFound, "", "there is no command")
 	}
 	dir := e.Dir
 	if req.Dir != "" {
@@ -51,7 +51,7 @@ func (sb *Sandbox) loadFilter() ([]unix.SockFilter, error) { return sb.decodeFil
 func (sb *Sandbox) decodeFilter(data []byte) ([]unix.SockFilter, error) {
 	f, err := forkexec.DecodeFilter(data)
 	if err != nil {
-		return nil, fail("sandbox_lost", "", "read the seccomp filter of sandbox %q: %w", sb.state.ID, err)
+		return nil, fail(fault.SandboxLost, "", "read the seccomp filter of sandbox %q: %w", sb.state.ID, err)
 	}
 	return f, nil
 }
@@ -95,22 +95,22 @@ func (sb *Sandbox) explain(err error, req Request) error {
 	var step *forkexec.StepError
 	switch {
 	case !errors.As(err, &step) && (errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT)):
-		return fail("state_unusable", fault.DiskHint, "start program in sandbox %q: %w", sb.state.ID, err)
+		return fail(fault.StateUnusable, fault.DiskHint, "start program in sandbox %q: %w", sb.state.ID, err)
 	case !errors.As(err, &step):
 	case step.Step == forkexec.StepExecve:
 		return sb.notExecuted(step.Err, req.Args[0])
 	case step.Step == forkexec.StepUserns && errors.Is(step.Err, unix.EAGAIN) && sb.state.Launch.Limits.Pids > 0:
-		return fail(diagnose.CodeLimitReached, "end other programs in the sandbox: sandboxrun ps "+sb.state.ID,
+		return fail(fault.LimitReached, "end other programs in the sandbox: sandboxrun ps "+sb.state.ID,
 			"start program in sandbox %q: its limit of processes is reached: %w", sb.state.ID, step.Err)
 	case step.Step == forkexec.StepRlimit && step.Detail == forkexec.CoreLimit:
-		return fail("limit_unenforceable", spec.CoreHint, "start program in sandbox %q: if it crashed, the host's core handler would run: %w",
+		return fail(fault.LimitUnenforceable, spec.CoreHint, "start program in sandbox %q: if it crashed, the host's core handler would run: %w",
 			sb.state.ID, err)
 	case step.Step == forkexec.StepTerminal:
-		return fail("no_terminal", "", "open a terminal in sandbox %q: %w", sb.state.ID, step.Err)
+		return fail(fault.NoTerminal, "", "open a terminal in sandbox %q: %w", sb.state.ID, step.Err)
 	case step.Step == forkexec.StepPut:
 		return putFailed(step)
 	case step.Step == forkexec.StepDir:
-		return fail(lookup.CodeCwd, "it must be a directory that the policy shows", "working directory %s: %w", step.Detail, step.Err)
+		return fail(fault.CwdMissing, "it must be a directory that the policy shows", "working directory %s: %w", step.Detail, step.Err)
 	}
 	if procfs.PidfdWait(sb.init, 50) { // it may be about to end: then parts of it are gone already
 		return sb.lost()
@@ -120,7 +120,7 @@ func (sb *Sandbox) explain(err error, req Request) error {
 		if diagnose.RefusedProcess(err) {
 			what = "start the processes of a program"
 		}
-		return fail(diagnose.CodeLimitReached, hint, "%s in sandbox %q: %w", what, sb.state.ID, err)
+		return fail(fault.LimitReached, hint, "%s in sandbox %q: %w", what, sb.state.ID, err)
 	}
 	if step != nil && step.Step == forkexec.StepUserns { // probed now, the sandbox that is there would count too
 		return diagnose.NoNextBest(diagnose.Step(forkexec.ProbeNested, step.Err, diagnose.Surroundings()).Err, sb.state.BestEffort)
@@ -128,5 +128,5 @@ func (sb *Sandbox) explain(err error, req Request) error {
 	if d := diagnose.Machine(); d != nil {
 		return diagnose.NoNextBest(d, sb.state.BestEffort)
 	}
-	return fail("sandbox_unavailable", "", "start program in sandbox %q: %w", sb.state.ID, err)
+	return fail(fault.SandboxUnavailable, "", "start program in sandbox %q: %w", sb.state.ID, err)
 }

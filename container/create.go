@@ -113,7 +113,7 @@ func (m *made) build() (err error) {
 	}
 	filter, err := compiled()
 	if err != nil {
-		return fail("sandbox_unavailable", "", "create sandbox: %w", err)
+		return fail(fault.SandboxUnavailable, "", "create sandbox: %w", err)
 	}
 	m.own, sb.asking = filter.own, filter.asking
 	sb.state.Checks, err = checks.Run(sb.checked(filter.own))
@@ -142,7 +142,7 @@ func (m *made) launch(host bool) error {
 	}
 	sb.child = true
 	if err := sb.attach(); err != nil {
-		return fail("sandbox_unavailable", "", "create sandbox: %w", err)
+		return fail(fault.SandboxUnavailable, "", "create sandbox: %w", err)
 	}
 	return nil
 }
@@ -190,14 +190,14 @@ func (m *made) complete(of *os.File, o Options) error {
 	}
 	m.relay = nil
 	if err := forkexec.TellProcess1(m.creator, forkexec.Complete, sealed, of); err != nil {
-		return fail("sandbox_unavailable", "", "create sandbox: process 1 has ended: %w", err)
+		return fail(fault.SandboxUnavailable, "", "create sandbox: process 1 has ended: %w", err)
 	}
 	waitClosed(m.creator)
 	if !procfs.PidfdAlive(sb.init) {
-		return fail("sandbox_unavailable", "", "create sandbox: process 1 has ended")
+		return fail(fault.SandboxUnavailable, "", "create sandbox: process 1 has ended")
 	}
 	if err := sb.noteCreated(); err != nil {
-		return fail("state_unusable", fault.DiskHint, "create sandbox: %w", err)
+		return fail(fault.StateUnusable, fault.DiskHint, "create sandbox: %w", err)
 	}
 	return nil
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/sandboxrun/sandboxrun/container/cgroup"
 	"github.com/sandboxrun/sandboxrun/container/flock"
 	"github.com/sandboxrun/sandboxrun/container/procfs"
+	"github.com/sandboxrun/sandboxrun/fault"
 	"github.com/sandboxrun/sandboxrun/record"
 )
 
@@ -29,9 +30,9 @@ func (s *Store) Delete(id string, key ed25519.PrivateKey) error {
 	switch {
 	case err == nil:
 		return sb.Delete(key)
-	case errors.As(err, &e) && e.Code == "sandbox_lost":
+	case errors.As(err, &e) && e.Code == fault.SandboxLost:
 		return s.removeDead(id, key)
-	case errors.As(err, &e) && e.Code == CodeChanged:
+	case errors.As(err, &e) && e.Code == fault.StateChanged:
 		if sb := s.find(id); sb != nil {
 			return sb.Delete(key)
 		}

@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/sandboxrun/sandboxrun/container/cgroup"
+	"github.com/sandboxrun/sandboxrun/fault"
 	"github.com/sandboxrun/sandboxrun/forkexec"
 	"github.com/sandboxrun/sandboxrun/spec"
 )
@@ -60,15 +61,15 @@ func (e *enforced) readBack(list []spec.Limit) error {
 		l.Verified = false
 		row := findEnforcement(l.Name, l.EnforcedBy)
 		if row == nil {
-			return fail("limit_unenforceable", "remove it from the policy", "limits.%s = %v: nothing holds such a limit by %q", l.Name, l.Value, l.EnforcedBy)
+			return fail(fault.LimitUnenforceable, "remove it from the policy", "limits.%s = %v: nothing holds such a limit by %q", l.Name, l.Value, l.EnforcedBy)
 		}
 		is, err := row.holds(e)
 		const rounding = 1e-3
 		switch {
 		case err != nil:
-			return fail("limit_unenforceable", `enforce = "best_effort" does without control groups`, "limits.%s = %v: read back: %w", l.Name, l.Value, err)
+			return fail(fault.LimitUnenforceable, `enforce = "best_effort" does without control groups`, "limits.%s = %v: read back: %w", l.Name, l.Value, err)
 		case is <= 0 || is > l.Value+rounding:
-			return fail("limit_unenforceable", "", "limits.%s = %v is not held: %s holds %v", l.Name, l.Value, l.EnforcedBy, is)
+			return fail(fault.LimitUnenforceable, "", "limits.%s = %v is not held: %s holds %v", l.Name, l.Value, l.EnforcedBy, is)
 		}
 		l.Verified = true
 	}
@@ -131,29 +132,26 @@ func (e *enforced) groupOf(controller int) (forkexec.Group, error) {
 
 // inGroup reads a file of the sandbox's own group, and holds it to no more than a limit; each exec's group gets what the
 // command says, which groups.c reads back.
-func (e *enforced) inGroup(controller int, v2, v1 string, want int64) (float64, error) {
+func (e *enforced) inGroup(controller int, file func(cgroup.Files) string, want int64) (float64, error) {
 	g, err := e.groupOf(controller)
 	if err != nil || !e.made {
 		return float64(want), err
 	}
-	file := v1
-	if g.Unified {
-		file = v2
-	}
-	is, ok := cgroup.Number(filepath.Join(g.Dir, file), "")
+	name := file(cgroup.FilesOf(g.Unified))
+	is, ok := cgroup.Number(filepath.Join(g.Dir, name), "")
 	if !ok {
-		return 0, fmt.Errorf("%s cannot be read, or says that there is no limit", file)
+		return 0, fmt.Errorf("%s cannot be read, or says that there is no limit", name)
 	}
 	return float64(is), nil
 }
 
 func (e *enforced) groupMemory() (float64, error) {
-	return e.inGroup(forkexec.GroupMemory, "memory.max", "memory.limit_in_bytes", e.cmd.Limits.Memory)
+	return e.inGroup(forkexec.GroupMemory, func(f cgroup.Files) string { return f.Memory }, e.cmd.Limits.Memory)
 }
 
 // groupPids is what the exec's own group holds: the sandbox's allows for the processes of ours that each exec needs.
 func (e *enforced) groupPids() (float64, error) {
-	is, err := e.inGroup(forkexec.GroupPids, "pids.max", "pids.max", e.cmd.Limits.Pids)
+	is, err := e.inGroup(forkexec.GroupPids, func(f cgroup.Files) string { return f.Pids }, e.cmd.Limits.Pids)
 	if err == nil && is > float64(e.cmd.Limits.SandboxPids) && e.made {
 		return is, nil
 	}
@@ -165,18 +163,5 @@ func (e *enforced) quota() (float64, error) {
 	if err != nil || !e.made {
 		return e.l.CPUs, err
 	}
-	var quota, period float64
-	if g.Unified {
-		text, err := cgroup.ReadControl(filepath.Join(g.Dir, "cpu.max"))
-		if _, err2 := fmt.Sscan(text, &quota, &period); err != nil || err2 != nil {
-			return 0, errors.Join(err, err2)
-		}
-		return quota / period, nil
-	}
-	n, ok := cgroup.Number(filepath.Join(g.Dir, "cpu.cfs_quota_us"), "")
-	in, ok2 := cgroup.Number(filepath.Join(g.Dir, "cpu.cfs_period_us"), "")
-	if !ok || !ok2 || in <= 0 {
-		return 0, errors.New("cpu.cfs_quota_us cannot be read")
-	}
-	return float64(n) / float64(in), nil
+	return cgroup.Quota(g.Dir, g.Unified)
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/sandboxrun/sandboxrun/forkexec"
 	"github.com/sandboxrun/sandboxrun/spec"
+	"github.com/sandboxrun/sandboxrun/spec/policy"
 )
 
 // A limit that nothing holds, by a name or by a way that nobody knows, is an error and never reported as verified.
@@ -41,7 +42,7 @@ func TestEveryLimitHasAnEnforcement(t *testing.T) {
 	for _, e := range enforcements() {
 		names[e.name] = true
 	}
-	for f := range reflect.TypeFor[spec.Limits]().Fields() {
+	for f := range reflect.TypeFor[policy.Limits]().Fields() {
 		if name, _, _ := strings.Cut(f.Tag.Get("json"), ","); !names[name] {
 			t.Errorf("nothing enforces limits.%s", name)
 		}

@@ -9,6 +9,7 @@ import (
 	"github.com/sandboxrun/sandboxrun/container/journal"
 	"github.com/sandboxrun/sandboxrun/container/procfs"
 	"github.com/sandboxrun/sandboxrun/container/result"
+	"github.com/sandboxrun/sandboxrun/fault"
 )
 
 func (sb *Sandbox) noteCreated() error {
@@ -80,7 +81,7 @@ func (s *Store) Events(ctx context.Context, id string, follow bool, each func(jo
 func (s *Store) openForEvents(id string) (*Sandbox, error) {
 	sb, err := s.Open(id)
 	var e *Error
-	if err == nil || !errors.As(err, &e) || e.Code != "sandbox_lost" {
+	if err == nil || !errors.As(err, &e) || e.Code != fault.SandboxLost {
 		return sb, err
 	}
 	st, loadErr := s.load(id)

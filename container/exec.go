@@ -16,6 +16,7 @@ import (
 	"github.com/sandboxrun/sandboxrun/container/sabotage"
 	"github.com/sandboxrun/sandboxrun/container/setgroup"
 	"github.com/sandboxrun/sandboxrun/container/stream"
+	"github.com/sandboxrun/sandboxrun/fault"
 	"github.com/sandboxrun/sandboxrun/forkexec"
 	"github.com/sandboxrun/sandboxrun/record"
 	"github.com/sandboxrun/sandboxrun/spec"
@@ -161,8 +162,11 @@ func (r *Running) launch(req Request, cmd *forkexec.Command) error {
 		r.refusals.Close()
 		return r.notStarted(err, sb.explain(err, req))
 	}
-	r.Name, r.carried.view = r.process.Name, r.process.View
+	r.Name = r.process.Name
 	r.streams.Start(r.process)
+	if r.process.View != nil { // while the program runs, since nobody waits for it now
+		r.carried.files, r.carried.failed = sb.files(r.process.View, r.cwd)
+	}
 	r.refusals.Start()
 	if sb.state.Relay != nil && !relayproc.Alive(sb.store.root, sb.state.ID) {
 		r.warnings = append(r.warnings, relayEnded)
@@ -221,8 +225,8 @@ func (r *Running) Signal(sig unix.Signal) error {
 	return r.process.Signal(sig)
 }
 
-// Kill ends the program and all that it has started. Wait still tells what there is to tell.
-func (r *Running) Kill() error { return r.process.Kill() }
+// Cancel ends the program and all that it has started. Wait still tells what there is to tell, with the outcome "cancelled".
+func (r *Running) Cancel() error { return r.process.Cancel() }
 
 // Wait waits until the program has ended, everything that it started is gone and its output is complete.
 func (r *Running) Wait() (*result.Result, error) {
@@ -235,7 +239,7 @@ func (r *Running) Wait() (*result.Result, error) {
 	r.refusals.Finish()
 	r.warnings = append(r.warnings, r.streams.Finish()...)
 	if err != nil {
-		r.carried.view.Close()
+		r.carried.files.Close()
 		return nil, err
 	}
 	full := false
@@ -263,7 +267,7 @@ func (r *Running) conclude(st forkexec.Status, took time.Duration, full bool) *r
 	}
 	res.Judge(st, r.limits.Limits, full)
 	if err := r.streams.Failed(); err != nil && res.Error == nil {
-		res.Error = &result.Error{Code: result.CodeInputFailed, Message: fmt.Sprintf("read standard input: %v: the program was told of its end", err)}
+		res.Error = &result.Error{Code: fault.InputFailed, Message: fmt.Sprintf("read standard input: %v: the program was told of its end", err)}
 	}
 	stdout, stderr := r.streams.Kept()
 	res.Keep(stdout, stderr)

@@ -14,17 +14,17 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/sandboxrun/sandboxrun/container/lookup"
 	"github.com/sandboxrun/sandboxrun/container/result"
 	"github.com/sandboxrun/sandboxrun/container/stream"
-	"github.com/sandboxrun/sandboxrun/spec"
+	"github.com/sandboxrun/sandboxrun/fault"
+	"github.com/sandboxrun/sandboxrun/spec/policy"
 )
 
 // sandboxOf makes a sandbox of a policy that lives as long as the test.
-func sandboxOf(tb testing.TB, policy string) *Sandbox {
+func sandboxOf(tb testing.TB, text string) *Sandbox {
 	tb.Helper()
 	dir := tb.TempDir()
-	p, err := spec.Load(spec.Input{Name: "test.toml", Data: []byte("version = 1\n" + policy), Dir: dir})
+	p, err := policy.Load(policy.Input{Name: "test.toml", Data: []byte("version = 1\n" + text), Dir: dir})
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -269,15 +269,15 @@ func TestNotStarted(t *testing.T) {
 		req  Request
 		code string
 	}{
-		{Request{Args: []string{"no-such-program"}}, lookup.CodeNotFound},
-		{Request{Args: []string{"/no/such/program"}}, lookup.CodeNotFound},
-		{Request{Args: []string{""}}, lookup.CodeNotFound},
-		{Request{}, lookup.CodeNotFound},
-		{Request{Args: []string{dir + "/plain"}}, lookup.CodeNotExecutable},
-		{Request{Args: []string{dir}}, lookup.CodeNotExecutable},
-		{Request{Args: []string{dir + "/noloader"}}, lookup.CodeInterpreter},
-		{Request{Args: []string{dir + "/relative"}}, lookup.CodeRelativeInterp},
-		{Request{Args: []string{"true"}, Dir: "/no/such/dir"}, lookup.CodeCwd},
+		{Request{Args: []string{"no-such-program"}}, fault.ProgramNotFound},
+		{Request{Args: []string{"/no/such/program"}}, fault.ProgramNotFound},
+		{Request{Args: []string{""}}, fault.ProgramNotFound},
+		{Request{}, fault.ProgramNotFound},
+		{Request{Args: []string{dir + "/plain"}}, fault.ProgramNotExecutable},
+		{Request{Args: []string{dir}}, fault.ProgramNotExecutable},
+		{Request{Args: []string{dir + "/noloader"}}, fault.InterpreterMissing},
+		{Request{Args: []string{dir + "/relative"}}, fault.InterpreterRelative},
+		{Request{Args: []string{"true"}, Dir: "/no/such/dir"}, fault.CwdMissing},
 		{Request{Args: []string{"true", strings.Repeat("x", 1<<18)}}, "arguments_too_long"},
 	}
 	for _, tt := range tests {

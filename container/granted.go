@@ -4,12 +4,10 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/sandboxrun/sandboxrun/container/deny"
+	"github.com/sandboxrun/sandboxrun/fault"
 	"github.com/sandboxrun/sandboxrun/forkexec"
 	"github.com/sandboxrun/sandboxrun/rootfs"
 )
-
-// CodeReplaced is the code of an exec that would work in a directory which its caller does not see any more.
-const CodeReplaced = "grant_replaced"
 
 // rememberGrants notes which directories a view shows for writing.
 func (sb *Sandbox) rememberGrants(v *rootfs.View) error {
@@ -34,7 +32,7 @@ func (sb *Sandbox) rememberGrants(v *rootfs.View) error {
 func (sb *Sandbox) checkGranted() error {
 	for _, g := range sb.state.Launch.Granted {
 		if !g.there() {
-			return fail(CodeReplaced, "delete the sandbox and create it again",
+			return fail(fault.GrantReplaced, "delete the sandbox and create it again",
 				"start program in sandbox %q: the directory %q was replaced, moved or removed since the sandbox was made", sb.state.ID, g.Host)
 		}
 	}

@@ -9,7 +9,7 @@ import (
 	"github.com/sandboxrun/sandboxrun/container/disk"
 	"github.com/sandboxrun/sandboxrun/container/stream"
 	"github.com/sandboxrun/sandboxrun/forkexec"
-	"github.com/sandboxrun/sandboxrun/spec"
+	"github.com/sandboxrun/sandboxrun/spec/policy"
 )
 
 // This file has the parts of a state that an exec needs, beside Launch.
@@ -57,7 +57,7 @@ func joined(s *specs.Spec) int {
 	return all
 }
 
-func keptOutput(l spec.Limits) int64 {
+func keptOutput(l policy.Limits) int64 {
 	if l.Output > 0 {
 		return l.Output
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/sandboxrun/sandboxrun/container/launch"
 	"github.com/sandboxrun/sandboxrun/spec"
+	"github.com/sandboxrun/sandboxrun/spec/policy"
 )
 
 // TestInitConfig holds what libcontainer's configuration may ask of the start of process 1: forkexec/init.c does nothing else. Look
@@ -22,15 +23,15 @@ func TestInitConfig(t *testing.T) {
 		// without a meaning there: devices, since /dev is the host's; no capability is named; no cgroup is entered
 		"devices", "capabilities", "cgroups", "rootless_cgroups", "rootless_euid", "no_new_keyring", "labels", "version",
 	}
-	policy, err := spec.Load(spec.DefaultPolicy(t.TempDir()))
+	p, err := policy.Load(policy.Default(t.TempDir()))
 	if err != nil {
 		t.Fatal(err)
 	}
-	host, err := Probe(spec.Limits{})
+	host, err := Probe(policy.Limits{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	plan, err := spec.Resolve(policy, host)
+	plan, err := spec.Resolve(p, host)
 	if err != nil {
 		t.Fatal(err)
 	}

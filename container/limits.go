@@ -19,6 +19,7 @@ import (
 	"github.com/sandboxrun/sandboxrun/forkexec"
 	"github.com/sandboxrun/sandboxrun/rootfs"
 	"github.com/sandboxrun/sandboxrun/spec"
+	"github.com/sandboxrun/sandboxrun/spec/policy"
 )
 
 // hold prepares all that holds the sandbox's limits, before the first program, and says what has been read back.
@@ -67,7 +68,7 @@ func (sb *Sandbox) holdByGroups(plan *spec.Plan) error {
 	limits := cgroup.Limits{Memory: l.Memory, Pids: l.Pids, CPUs: l.CPUs}
 	dirs, err := cgroup.Make(plan.Cgroups, cgroupName(sb.store.path, sb.state.ID), sb.state.PID, limits, sb.noteGroup)
 	if err != nil {
-		return fail("limit_unenforceable", `enforce = "best_effort" does without control groups`, "limit sandbox: %w", err)
+		return fail(fault.LimitUnenforceable, `enforce = "best_effort" does without control groups`, "limit sandbox: %w", err)
 	}
 	sb.state.Launch.Held.Groups = execGroups(plan, dirs)
 	if plan.Cgroups.Kind == spec.BySystemd {
@@ -109,7 +110,7 @@ func (sb *Sandbox) noteGroup(path string) error {
 		err = errors.Join(err, f.Close())
 	}
 	if err != nil {
-		return fail("state_unusable", fault.DiskHint, "note control group: %w", err)
+		return fail(fault.StateUnusable, fault.DiskHint, "note control group: %w", err)
 	}
 	return nil
 }
@@ -150,7 +151,7 @@ func reachGroups(groups []forkexec.Group) error {
 			continue
 		}
 		if err := cgroup.Reach(g.Dir); err != nil {
-			return fail("limit_unenforceable", "run sandboxrun where the service manager of your user answers, as in a login session", "start exec: %w", err)
+			return fail(fault.LimitUnenforceable, "run sandboxrun where the service manager of your user answers, as in a login session", "start exec: %w", err)
 		}
 	}
 	return nil
@@ -159,7 +160,7 @@ func reachGroups(groups []forkexec.Group) error {
 // effective are the limits of one exec, which may ask for less than its sandbox has, and what holds those that no control
 // group does.
 type effective struct {
-	spec.Limits
+	policy.Limits
 	// cpuFollows is whether the policy says nothing of CPU time: then the program may set any limit of its own, as outside. The
 	// watcher ends it all the same, and so does the wall clock.
 	cpuFollows  bool
@@ -171,11 +172,8 @@ type effective struct {
 func (sb *Sandbox) effective(req Request) effective {
 	e := &sb.state.Launch
 	l := effective{Limits: e.Limits, cpuFollows: e.CPUFollowsWall}
-	if req.Timeout > 0 {
-		l.Wall = req.Timeout
-		if e.CPUFollowsWall {
-			l.CPU = spec.CPUTime(req.Timeout)
-		}
+	if lower(int64(l.Wall), int64(req.Timeout)) != int64(l.Wall) {
+		l.within(req.Timeout)
 	}
 	l.Memory, l.Pids = lower(l.Memory, req.Memory), lower(l.Pids, req.Pids)
 	l.watchMemory = l.Memory > 0 && !e.Held.has(forkexec.GroupMemory)
@@ -185,6 +183,14 @@ func (sb *Sandbox) effective(req Request) effective {
 		l.watchPids = !l.nproc
 	}
 	return l
+}
+
+// within gives it another time on the clock.
+func (l *effective) within(wall time.Duration) {
+	l.Wall = wall
+	if l.cpuFollows {
+		l.CPU = spec.CPUTime(wall)
+	}
 }
 
 // watchDisk begins to look at what the sandbox may write, and at what its programs hold of that.
@@ -209,7 +215,7 @@ func (sb *Sandbox) limit(cmd *forkexec.Command, l effective, watch *disk.Watch) 
 	}
 	cmd.Limits = forkexec.Limits{
 		State: sb.dir, Wall: l.Wall, Idle: l.Idle, CPU: l.CPU, Memory: l.Memory, Pids: l.Pids,
-		SandboxPids: all, CPUs: len(held.CPUs), Groups: held.Groups,
+		SandboxPids: all, CPUs: len(held.CPUs), Groups: cgroup.ForExec(held.Groups, l.Memory, l.Pids),
 		WatchMemory: l.watchMemory, WatchPids: l.watchPids, Nproc: l.nproc,
 	}
 	if l.watchMemory {

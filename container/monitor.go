@@ -83,7 +83,7 @@ func (s *Store) Detach(id string, req Request) (string, error) {
 		if e := diagnose.NoRoom(doing, ended); e != nil {
 			return "", e
 		}
-		return "", fail("sandbox_unavailable", "", "%s: %w", doing, ended)
+		return "", fail(fault.SandboxUnavailable, "", "%s: %w", doing, ended)
 	}
 	if r.Error != nil {
 		_ = cmd.Wait()
@@ -131,13 +131,13 @@ func Monitor(in io.ReadCloser, answer io.WriteCloser, started func(*Running)) {
 		r.Exec = m.running.Name
 		started(m.running)
 	} else {
-		r.Error = &result.Error{Code: "failed", Message: err.Error()}
+		r.Error = &result.Error{Code: fault.Failed, Message: err.Error()}
 		if e, ok := errors.AsType[*Error](err); ok {
 			r.Error.Code, r.Error.Hint = e.Code, e.Hint
 			r.Exec, r.Isolated = e.Exec, e.Isolated
 		}
 		if hint := diagnose.Scarce(err); hint != "" {
-			r.Error.Code, r.Error.Hint = diagnose.CodeLimitReached, hint
+			r.Error.Code, r.Error.Hint = fault.LimitReached, hint
 		}
 	}
 	heard := json.NewEncoder(answer).Encode(r)
@@ -182,7 +182,7 @@ func (sb *Sandbox) startMonitored(req Request) (_ *monitored, err error) {
 		if procfs.PidfdWait(sb.init, 0) {
 			return nil, sb.lost()
 		}
-		return nil, fail("state_unusable", fault.DiskHint, "start program in sandbox %q: %w", sb.state.ID, err)
+		return nil, fail(fault.StateUnusable, fault.DiskHint, "start program in sandbox %q: %w", sb.state.ID, err)
 	}
 	req.files = append(req.files, m.dir.Logs)
 	req.detached = true

@@ -18,21 +18,21 @@ import (
 	"github.com/sandboxrun/sandboxrun/container/detached"
 	"github.com/sandboxrun/sandboxrun/container/result"
 	"github.com/sandboxrun/sandboxrun/container/trust"
-	"github.com/sandboxrun/sandboxrun/spec"
+	"github.com/sandboxrun/sandboxrun/rootfs/hostfs"
 )
 
 func TestPlaceWithin(t *testing.T) {
 	tests := []struct {
-		p, q spec.Place
+		p, q hostfs.Location
 		want bool
 	}{
-		{spec.Place{Dev: "8:1", Path: "/a/b"}, spec.Place{Dev: "8:1", Path: "/a"}, true},
-		{spec.Place{Dev: "8:1", Path: "/a"}, spec.Place{Dev: "8:1", Path: "/a"}, true},
-		{spec.Place{Dev: "8:1", Path: "/a"}, spec.Place{Dev: "8:1", Path: "/"}, true},
-		{spec.Place{Dev: "8:1", Path: "/"}, spec.Place{Dev: "8:1", Path: "/"}, true},
-		{spec.Place{Dev: "8:1", Path: "/ab"}, spec.Place{Dev: "8:1", Path: "/a"}, false},
-		{spec.Place{Dev: "8:1", Path: "/a"}, spec.Place{Dev: "8:1", Path: "/a/b"}, false},
-		{spec.Place{Dev: "8:2", Path: "/a/b"}, spec.Place{Dev: "8:1", Path: "/a"}, false},
+		{hostfs.Location{Dev: "8:1", Path: "/a/b"}, hostfs.Location{Dev: "8:1", Path: "/a"}, true},
+		{hostfs.Location{Dev: "8:1", Path: "/a"}, hostfs.Location{Dev: "8:1", Path: "/a"}, true},
+		{hostfs.Location{Dev: "8:1", Path: "/a"}, hostfs.Location{Dev: "8:1", Path: "/"}, true},
+		{hostfs.Location{Dev: "8:1", Path: "/"}, hostfs.Location{Dev: "8:1", Path: "/"}, true},
+		{hostfs.Location{Dev: "8:1", Path: "/ab"}, hostfs.Location{Dev: "8:1", Path: "/a"}, false},
+		{hostfs.Location{Dev: "8:1", Path: "/a"}, hostfs.Location{Dev: "8:1", Path: "/a/b"}, false},
+		{hostfs.Location{Dev: "8:2", Path: "/a/b"}, hostfs.Location{Dev: "8:1", Path: "/a"}, false},
 	}
 	for _, tt := range tests {
 		if got := tt.p.Within(tt.q); got != tt.want {

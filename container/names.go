@@ -35,7 +35,7 @@ func (s *Store) moveReady(ready, id string) error {
 		return inUse(id)
 	}
 	if err != nil {
-		return fail("state_unusable", "", "name sandbox %q: %w", id, err)
+		return fail(fault.StateUnusable, "", "name sandbox %q: %w", id, err)
 	}
 	return nil
 }
@@ -67,7 +67,7 @@ func (s *Store) MakePoolDir(name string) (*os.File, error) {
 		err = flock.Lock(dir, unix.LOCK_EX|unix.LOCK_NB)
 	}
 	if err != nil {
-		return nil, fail("state_unusable", fault.DiskHint, "make directory of pool: %w", err)
+		return nil, fail(fault.StateUnusable, fault.DiskHint, "make directory of pool: %w", err)
 	}
 	return dir, nil
 }

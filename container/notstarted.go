@@ -4,6 +4,7 @@ import (
 	"errors"
 
 	"github.com/sandboxrun/sandboxrun/container/result"
+	"github.com/sandboxrun/sandboxrun/fault"
 	"github.com/sandboxrun/sandboxrun/forkexec"
 )
 
@@ -31,12 +32,12 @@ func (r *Running) notStarted(failure, said error) error {
 		return said
 	}
 	r.Name = numbered.Exec
-	res := &result.Result{Outcome: result.NotStarted, Error: &result.Error{Code: "failed"}}
+	res := &result.Result{Outcome: result.NotStarted, Error: &result.Error{Code: fault.Failed}}
 	if e, ok := errors.AsType[*Error](said); ok {
 		res.Error.Code = e.Code
 		e.Sandbox, e.Exec, e.Isolated = r.sb.state.ID, r.Name, r.sb.state.Isolated()
 	}
-	res.ExitCode = result.ExitStatus(res.Error.Code)
+	res.ExitCode = fault.Status(res.Error.Code)
 	res.SetFinding(result.FindingOf(res.Error.Code))
 	if err := r.told(res); err != nil {
 		return err

@@ -12,6 +12,7 @@ import (
 	"github.com/sandboxrun/sandboxrun/container/lookup"
 	"github.com/sandboxrun/sandboxrun/container/procfs"
 	"github.com/sandboxrun/sandboxrun/container/trust"
+	"github.com/sandboxrun/sandboxrun/fault"
 	"github.com/sandboxrun/sandboxrun/forkexec"
 	"github.com/sandboxrun/sandboxrun/spec"
 )
@@ -42,7 +43,7 @@ func (sb *Sandbox) inside() (lookup.Root, error) {
 		return lookup.Root{}, sb.lost()
 	}
 	if err != nil {
-		return lookup.Root{}, fail("sandbox_unavailable", "", "open the root of sandbox %q: %w", sb.state.ID, err)
+		return lookup.Root{}, fail(fault.SandboxUnavailable, "", "open the root of sandbox %q: %w", sb.state.ID, err)
 	}
 	return lookup.Root{FD: fd}, nil
 }
@@ -69,13 +70,13 @@ func (s *Store) KeyIsKept(id, path string) error {
 		return err
 	}
 	defer f.Close()
-	place, err := procfs.PlaceOf(f, sees.Own)
+	place, err := procfs.LocationOf(f, sees.Own)
 	if err != nil {
 		return err
 	}
 	for _, m := range sees.There {
-		if place.Within(m.Place) {
-			return fail("key_granted", "sign with a key that the policy does not show",
+		if place.Within(m.Location) {
+			return fail(fault.KeyGranted, "sign with a key that the policy does not show",
 				"signing key %q is in what the programs of sandbox %q see as %q", path, id, m.Target)
 		}
 	}

@@ -18,14 +18,16 @@ import (
 	"github.com/sandboxrun/sandboxrun/container/procfs"
 	"github.com/sandboxrun/sandboxrun/container/trust"
 	"github.com/sandboxrun/sandboxrun/forkexec"
-	"github.com/sandboxrun/sandboxrun/rootfs"
+	"github.com/sandboxrun/sandboxrun/rootfs/hostfs"
+	"github.com/sandboxrun/sandboxrun/rootfs/survey"
 	"github.com/sandboxrun/sandboxrun/spec"
+	"github.com/sandboxrun/sandboxrun/spec/policy"
 )
 
 // Probe finds out what Resolve needs to know of the machine and the caller. What only limits need is looked for where a
 // policy has such.
-func Probe(l spec.Limits) (*spec.Host, error) {
-	tree, err := rootfs.HostTree()
+func Probe(l policy.Limits) (*spec.Host, error) {
+	tree, err := survey.HostTree()
 	if err != nil {
 		return nil, err
 	}
@@ -33,8 +35,8 @@ func Probe(l spec.Limits) (*spec.Host, error) {
 }
 
 // ProbeTraced is Probe, with a trace of what of the host's files it and Resolve look at.
-func ProbeTraced(l spec.Limits) (*spec.Host, *rootfs.Trace, error) {
-	tree, trace, err := rootfs.TracedTree()
+func ProbeTraced(l policy.Limits) (*spec.Host, *hostfs.Trace, error) {
+	tree, trace, err := survey.TracedTree()
 	if err != nil {
 		return nil, nil, err
 	}
@@ -47,7 +49,7 @@ func ProbeTraced(l spec.Limits) (*spec.Host, *rootfs.Trace, error) {
 	return h, trace, err
 }
 
-func probe(l spec.Limits, tree rootfs.Tree) (*spec.Host, error) {
+func probe(l policy.Limits, tree hostfs.Tree) (*spec.Host, error) {
 	kernel, err := procfs.KernelVersion()
 	if err != nil {
 		return nil, err
@@ -80,7 +82,7 @@ func probe(l spec.Limits, tree rootfs.Tree) (*spec.Host, error) {
 }
 
 // self is this program's file, if it still has the name that it was started by.
-func self(tree rootfs.Tree) string {
+func self(tree hostfs.Tree) string {
 	path, err := os.Executable()
 	if err != nil {
 		return ""
@@ -115,7 +117,7 @@ func sockets() []string {
 	return slices.Compact(list)
 }
 
-func probeLimits(h *spec.Host, l spec.Limits) error {
+func probeLimits(h *spec.Host, l policy.Limits) error {
 	var cpus unix.CPUSet
 	var files unix.Rlimit
 	if err := unix.SchedGetaffinity(0, &cpus); err != nil {

@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/sandboxrun/sandboxrun/fault"
 	"github.com/sandboxrun/sandboxrun/forkexec"
 	"github.com/sandboxrun/sandboxrun/transfer"
 )
@@ -23,9 +24,7 @@ type Put struct {
 }
 
 const (
-	codePut   = "put_failed"
-	codeFresh = "fresh_unusable"
-	putTime   = 30 * time.Second // what a visit may take: a file system may not answer
+	putTime = 30 * time.Second // what a visit may take: a file system may not answer
 )
 
 // plainPuts checks the paths and adds the directories on the way.
@@ -50,7 +49,7 @@ func plainPuts(files []Put) ([]forkexec.Put, error) {
 			directory(name)
 			continue
 		case name == "." || strings.HasSuffix(f.Path, "/"):
-			return nil, fail(transfer.CodePath, "name the file that is to be written", "put %q: it is a directory", f.Path)
+			return nil, fail(fault.PathInvalid, "name the file that is to be written", "put %q: it is a directory", f.Path)
 		}
 		directory(path.Dir(name))
 		mode := uint32(f.Mode.Perm())
@@ -62,28 +61,28 @@ func plainPuts(files []Put) ([]forkexec.Put, error) {
 	return list, nil
 }
 
-// transferError is an error of package transfer as ours.
+// transferError says what was being done when package transfer failed, and how the command line can mend it.
 func transferError(doing string, err error) error {
-	te, ok := errors.AsType[*transfer.Error](err)
+	e, ok := errors.AsType[*fault.Error](err)
 	if !ok {
 		return err
 	}
 	hint := ""
-	switch te.Code {
-	case transfer.CodePath:
+	switch e.Code {
+	case fault.PathInvalid:
 		hint = "name it relative to the working directory inside"
-	case transfer.CodeTooLarge:
+	case fault.FileTooLarge:
 		hint = "allow more: --max"
 	}
-	return fail(te.Code, hint, "%s %w", doing, err)
+	return fail(e.Code, hint, "%s %w", doing, err)
 }
 
 // putFailed tells of a file that could not be written.
 func putFailed(step *forkexec.StepError) error {
-	code, why, hint := codePut, step.Err.Error(), ""
+	code, why, hint := fault.PutFailed, step.Err.Error(), ""
 	switch step.Err {
 	case unix.EXDEV:
-		code, why, hint = transfer.CodePath, "a link on the way leaves the working directory", "remove the link"
+		code, why, hint = fault.PathInvalid, "a link on the way leaves the working directory", "remove the link"
 	case unix.ENXIO, unix.EINVAL:
 		why = "it is no ordinary file"
 	case unix.EROFS, unix.EACCES, unix.EPERM:

@@ -31,7 +31,7 @@ func (r *Running) openRecord() error {
 	}
 	fd, err := unix.Openat(int(r.sb.dir.Fd()), tellingLock, unix.O_RDWR|unix.O_CREAT|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o600)
 	if err != nil {
-		return fail("state_unusable", fault.DiskHint, "open record: %w", err)
+		return fail(fault.StateUnusable, fault.DiskHint, "open record: %w", err)
 	}
 	t := &telling{lock: os.NewFile(uintptr(fd), tellingLock)}
 	if err = flock.Lock(t.lock, unix.LOCK_SH); err == nil {

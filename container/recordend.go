@@ -13,6 +13,7 @@ import (
 	"github.com/sandboxrun/sandboxrun/container/deny"
 	"github.com/sandboxrun/sandboxrun/container/owner"
 	"github.com/sandboxrun/sandboxrun/container/recording"
+	"github.com/sandboxrun/sandboxrun/fault"
 	"github.com/sandboxrun/sandboxrun/record"
 )
 
@@ -30,11 +31,11 @@ func (s *Store) endRecord(id string, st *State, why string, key ed25519.PrivateK
 		return nil // it was never complete
 	}
 	if err != nil { // of another version, or changed: that keeps nobody from removing it
-		return fail(recording.Code, "", "end the record of sandbox %q, if it had one: %w", id, err)
+		return fail(fault.RecordUnusable, "", "end the record of sandbox %q, if it had one: %w", id, err)
 	}
 	if st.Record == nil {
 		if key != nil {
-			return fail(recording.Code, "sandboxrun create --record DIR", "sign record: sandbox %q has none", id)
+			return fail(fault.RecordUnusable, "sandboxrun create --record DIR", "sign record: sandbox %q has none", id)
 		}
 		return nil
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/sandboxrun/sandboxrun/container/hostfile"
 	"github.com/sandboxrun/sandboxrun/container/recording"
+	"github.com/sandboxrun/sandboxrun/fault"
 	"github.com/sandboxrun/sandboxrun/hooks"
 	"github.com/sandboxrun/sandboxrun/record"
 	"github.com/sandboxrun/sandboxrun/rootfs"
@@ -72,7 +73,7 @@ func (sb *Sandbox) session(plan *spec.Plan, o Options) (*record.Session, error) 
 	}
 	process, err := record.ReadProcess(sb.proc)
 	if err != nil {
-		return nil, fail("sandbox_unavailable", "", "create record: %w", err)
+		return nil, fail(fault.SandboxUnavailable, "", "create record: %w", err)
 	}
 	var u unix.Utsname
 	if err := unix.Uname(&u); err != nil {

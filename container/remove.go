@@ -14,8 +14,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/sandboxrun/sandboxrun/container/flock"
-	"github.com/sandboxrun/sandboxrun/container/recording"
 	"github.com/sandboxrun/sandboxrun/container/relayproc"
+	"github.com/sandboxrun/sandboxrun/fault"
 )
 
 // A sandbox that has ended is removed by one process at a time, be it a delete or one of the sweeps that every create and
@@ -107,7 +107,7 @@ func (s *Store) claimOrGone(id string, at fs.FileInfo, dir *os.File) (*removal, 
 			return c, err
 		}
 		if time.Now().After(end) {
-			return nil, fail("sandbox_unavailable", "delete it from where it was made",
+			return nil, fail(fault.SandboxUnavailable, "delete it from where it was made",
 				"sandbox %q runs, but its process 1 cannot be found", id)
 		}
 	}
@@ -125,7 +125,7 @@ func removedBefore(id string, key ed25519.PrivateKey) error {
 	if key == nil {
 		return nil
 	}
-	return fail(recording.Code, "", "sign record: another command has removed sandbox %q", id)
+	return fail(fault.RecordUnusable, "", "sign record: another command has removed sandbox %q", id)
 }
 
 // awaitEnd waits a moment for a process 1 that has ended to let go of its lock, which takes the kernel as long as to dissolve the
@@ -187,7 +187,7 @@ func (s *Store) sweep(id string) (removed bool, err error) {
 	}
 	err = s.remove(id, c, nil, "", nil)
 	e, ok := errors.AsType[*Error](err)
-	return err == nil || ok && e.Code == recording.Code, err // where only its record could not be ended it is removed
+	return err == nil || ok && e.Code == fault.RecordUnusable, err // where only its record could not be ended it is removed
 }
 
 // remove deletes a claimed sandbox's directory and cgroups, and gives the claim up. Its processes are gone. st is its state, nil
@@ -207,7 +207,7 @@ func (s *Store) remove(id string, c *removal, st *State, why string, key ed25519
 		}
 	}
 	if err != nil {
-		return fail("state_unusable", "", "remove sandbox %q: %w", id, err)
+		return fail(fault.StateUnusable, "", "remove sandbox %q: %w", id, err)
 	}
 	return unrecorded
 }

@@ -30,7 +30,7 @@ type Request struct {
 	Dir     string            `json:"-"` // inside; empty: the policy's
 	Caller  map[string]string `json:"-"` // the caller's environment, from which the policy takes what it allows
 	Env     map[string]string `json:"-"` // variables of this exec alone
-	Timeout time.Duration     // 0: the policy's
+	Timeout time.Duration     // 0, or more than the sandbox may take: as the sandbox
 	Memory  int64             // bytes; 0, or more than the sandbox may use: as the sandbox
 	Pids    int64             // the same for processes and threads
 	Stdin   io.Reader         `json:"-"` // nil: empty
@@ -53,7 +53,7 @@ type Request struct {
 	redactor *record.Redactor
 }
 
-// Cancel ends a start that blocks, by a signal: then the Result says that this has ended the program.
+// Cancel ends a start that blocks, by a signal: then the Result says that this has ended the program. By SIGKILL it is as Running.Cancel.
 type Cancel = forkexec.Cancel
 
 // Carried is what an exec brings with it and takes away.
@@ -61,6 +61,8 @@ type Carried struct {
 	Put     []Put
 	Fresh   []string  // directories that are empty for this exec and gone after it: inside, absolute, or relative to Dir, or below "~"
 	Collect []Collect // what is read when all of the exec has ended
+	// CollectMax is how many bytes of all that is collected together the result holds; 0: no bound but those of each.
+	CollectMax int64
 	// Answer gives the program descriptor 3, and $SANDBOXRUN_RESULT with that number: what it writes there is Result.Answer.
 	Answer bool
 	// KillOnOutput ends the exec when one of its streams is larger than limits.output.

@@ -5,6 +5,7 @@ import (
 	"strconv"
 
 	"github.com/sandboxrun/sandboxrun/container/bundle"
+	"github.com/sandboxrun/sandboxrun/fault"
 	"github.com/sandboxrun/sandboxrun/spec"
 )
 
@@ -28,7 +29,7 @@ func (s *Store) reserveID(id string, plan *spec.Plan) error {
 	number := strconv.Itoa(plan.Exec.UID)
 	for _, other := range ids {
 		if data, err := s.root.ReadFile(filepath.Join(other, idFile)); err == nil && string(data) == number {
-			return fail("sandbox_unavailable", "start it again: another will be chosen", "sandbox %q has the id that was chosen for the program, %s", other, number)
+			return fail(fault.SandboxUnavailable, "start it again: another will be chosen", "sandbox %q has the id that was chosen for the program, %s", other, number)
 		}
 	}
 	return bundle.WriteNew(s.root, filepath.Join(id, idFile), number, 0o400)

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -27,11 +28,8 @@ import (
 // cannot lead a command into another sandbox or out of one: a forged pid leads to a process that is not process 1 of this
 // sandbox, and a copy that has been changed differs.
 
-// CodeChanged is the code of a sandbox whose state directory was changed.
-const CodeChanged = "state_changed"
-
 func (s *Store) changed(id, format string, args ...any) *Error {
-	return fail(CodeChanged, "somebody who can write in the state directory did that; end the sandbox: sandboxrun delete "+id,
+	return fail(fault.StateChanged, "somebody who can write in the state directory did that; end the sandbox: sandboxrun delete "+id,
 		"sandbox %q: %s", id, fmt.Sprintf(format, args...))
 }
 
@@ -68,7 +66,7 @@ func (sb *Sandbox) seal(plan *spec.Plan, short *forkexec.Launch, dir *os.Root, f
 		f, err = sealed.File()
 	}
 	if err != nil {
-		return nil, fail("sandbox_unavailable", "", "create sandbox: keep its state: %w", err)
+		return nil, fail(fault.SandboxUnavailable, "", "create sandbox: keep its state: %w", err)
 	}
 	return f, nil
 }
@@ -87,8 +85,12 @@ func (s *Store) identity() (dev, ino uint64, err error) {
 
 // readOwn reads a file of a sandbox's directory. It must be the caller's own, with one name, and writable by nobody else.
 func (s *Store) readOwn(id, name string) ([]byte, error) {
-	f, err := s.root.OpenFile(filepath.Join(id, name), os.O_RDONLY|unix.O_NONBLOCK|unix.O_NOFOLLOW, 0)
+	path := filepath.Join(id, name)
+	f, err := s.root.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK|unix.O_NOFOLLOW, 0)
 	if err != nil {
+		if info, lerr := s.root.Lstat(path); lerr == nil && info.Mode()&fs.ModeSymlink != 0 {
+			err = s.changed(id, "%s is a symlink", name) // one that leads nowhere must not look like a sandbox that was never completed
+		}
 		return nil, err
 	}
 	defer f.Close()

@@ -137,12 +137,11 @@ func standing(holes ...string) map[string]string {
 
 // resultTemplate is the result of a program that has exited.
 func (sb *Sandbox) resultTemplate(merged, timeout bool) (string, error) {
-	var req Request
-	if timeout {
-		req.Timeout = standsTime
-	}
 	var cmd forkexec.Command
-	limits := sb.effective(req)
+	limits := sb.effective(Request{})
+	if timeout {
+		limits.within(standsTime)
+	}
 	sb.limit(&cmd, limits, nil)
 	reported, err := sb.reported(&cmd, limits)
 	if err != nil {

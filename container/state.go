@@ -97,7 +97,7 @@ func (s *Store) save(id string, data []byte) error {
 		err = s.root.Rename(tmp, s.statePath(id))
 	}
 	if err != nil {
-		return fail("state_unusable", fault.DiskHint, "save state: %w", fault.Cause(err))
+		return fail(fault.StateUnusable, fault.DiskHint, "save state: %w", fault.Cause(err))
 	}
 	return nil
 }
@@ -177,7 +177,7 @@ func (s *Store) Open(id string) (*Sandbox, error) {
 	case errors.Is(err, errEnded):
 		err = sb.lost()
 	default:
-		err = fail("sandbox_unavailable", "", "open sandbox %q: %w", id, err)
+		err = fail(fault.SandboxUnavailable, "", "open sandbox %q: %w", id, err)
 	}
 	sb.Close()
 	return nil, err
@@ -196,12 +196,12 @@ func endedOr(err error) error {
 
 func (s *Store) noState(id string) error {
 	if _, err := s.root.Lstat(id); err != nil {
-		return fail("not_found", "sandboxrun list shows those that exist", "there is no sandbox %q", id)
+		return fail(fault.NotFound, "sandboxrun list shows those that exist", "there is no sandbox %q", id)
 	}
 	if s.alive(id) {
-		return fail("not_ready", "wait until its create has returned", "sandbox %q is still being created", id)
+		return fail(fault.NotReady, "wait until its create has returned", "sandbox %q is still being created", id)
 	}
-	return fail("sandbox_lost", "remove what is left: sandboxrun delete "+id, "sandbox %q was never completed", id)
+	return fail(fault.SandboxLost, "remove what is left: sandboxrun delete "+id, "sandbox %q was never completed", id)
 }
 
 func lostHint(st *State) string {
@@ -214,7 +214,7 @@ func lostHint(st *State) string {
 // lost is the error of whoever finds that process 1 has ended, or is about to.
 func (sb *Sandbox) lost() error {
 	sb.store.awaitEnd(sb.state.ID)
-	return fail("sandbox_lost", lostHint(sb.state), "sandbox %q has ended", sb.state.ID)
+	return fail(fault.SandboxLost, lostHint(sb.state), "sandbox %q has ended", sb.state.ID)
 }
 
 // attach opens process 1 and makes sure that it is the one that the state tells of.
@@ -278,7 +278,7 @@ const (
 	StatusCreating = "creating"
 	StatusRunning  = "running"
 	StatusStopped  = "stopped"
-	StatusChanged  = "changed" // its state directory has been changed: see CodeChanged
+	StatusChanged  = "changed" // its state directory has been changed: see fault.StateChanged
 )
 
 // List tells of every sandbox of the store, the dead ones that nobody has swept included.
@@ -335,7 +335,7 @@ func (s *Store) isChanged(id string) bool {
 		return false
 	}
 	e, ok := errors.AsType[*Error](err)
-	return ok && e.Code == CodeChanged
+	return ok && e.Code == fault.StateChanged
 }
 
 // Description is what the state command prints: an OCI state with what we know besides.

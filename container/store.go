@@ -41,11 +41,11 @@ func OpenStore(path string) (*Store, error) {
 		return nil, fmt.Errorf("open state directory: %w", err)
 	}
 	if err := os.Mkdir(path, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
-		return nil, fail("state_unusable", "choose another with --root DIR", "make state directory: %w", err)
+		return nil, fail(fault.StateUnusable, "choose another with --root DIR", "make state directory: %w", err)
 	}
 	fd, err := unix.Open(path, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {
-		return nil, fail("state_unusable", "it must be a directory, not a link; choose another with --root DIR",
+		return nil, fail(fault.StateUnusable, "it must be a directory, not a link; choose another with --root DIR",
 			"open state directory %q: %w", path, err)
 	}
 	defer unix.Close(fd)
@@ -54,7 +54,7 @@ func OpenStore(path string) (*Store, error) {
 		return nil, fmt.Errorf("open state directory %q: %w", path, err)
 	}
 	if int(st.Uid) != os.Geteuid() || st.Mode&0o022 != 0 {
-		return nil, fail("state_unusable", "choose another with --root DIR, or chmod 700 it if it is yours",
+		return nil, fail(fault.StateUnusable, "choose another with --root DIR, or chmod 700 it if it is yours",
 			"state directory %q must belong to uid %d and be writable by nobody else; it belongs to uid %d and has mode %#o",
 			path, os.Geteuid(), st.Uid, st.Mode&0o7777)
 	}
@@ -73,7 +73,7 @@ func (s *Store) Close() { s.root.Close() }
 func (s *Store) lock() (func(), error) {
 	f, err := s.root.OpenFile(".lock", os.O_CREATE|os.O_RDWR, 0o600)
 	if fault.FullDisk(err) {
-		return nil, fail("state_unusable", fault.DiskHint, "lock state directory: %w", err)
+		return nil, fail(fault.StateUnusable, fault.DiskHint, "lock state directory: %w", err)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("lock state directory: %w", err)
@@ -128,7 +128,7 @@ func CheckID(id string) error {
 	if len(shown) > 40 {
 		shown = shown[:40] + "…"
 	}
-	return fail("id_invalid", "an id starts with a letter or digit and has up to 128 letters, digits, '_', '.' and '-'",
+	return fail(fault.IDInvalid, "an id starts with a letter or digit and has up to 128 letters, digits, '_', '.' and '-'",
 		"invalid sandbox id %q", shown)
 }
 
@@ -149,7 +149,7 @@ func (s *Store) reserve(id string) (*os.File, error) {
 }
 
 func inUse(id string) error {
-	return fail("id_in_use", "choose another id, or end that one: sandboxrun delete "+id, "sandbox %q exists already", id)
+	return fail(fault.IDInUse, "choose another id, or end that one: sandboxrun delete "+id, "sandbox %q exists already", id)
 }
 
 func (s *Store) tryReserve(id string) (*os.File, error) {
@@ -159,7 +159,7 @@ func (s *Store) tryReserve(id string) (*os.File, error) {
 	}
 	defer unlock()
 	if err := s.root.Mkdir(id, 0o700); err != nil {
-		return nil, fail("state_unusable", fault.DiskHint, "make sandbox directory: %w", err)
+		return nil, fail(fault.StateUnusable, fault.DiskHint, "make sandbox directory: %w", err)
 	}
 	f, err := s.root.OpenFile(filepath.Join(id, "lock"), os.O_CREATE|os.O_EXCL|os.O_RDWR, 0o600)
 	if err == nil {
@@ -167,7 +167,7 @@ func (s *Store) tryReserve(id string) (*os.File, error) {
 	}
 	if err != nil {
 		_ = s.root.RemoveAll(id)
-		return nil, fail("state_unusable", fault.DiskHint, "lock sandbox %q: %w", id, err)
+		return nil, fail(fault.StateUnusable, fault.DiskHint, "lock sandbox %q: %w", id, err)
 	}
 	return f, nil
 }

@@ -3,6 +3,7 @@ package container
 import (
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"path"
 	"path/filepath"
@@ -73,7 +74,7 @@ func (sb *Sandbox) visitOnce(dir string, puts []forkexec.Put, keep bool) (*forke
 	moved := looks.MoveAppeared(sb.state.ID + "-put")
 	if err == nil && len(moved) > 0 {
 		view.Close()
-		err = fail(codePut, "put it elsewhere", "put: %s", strings.Join(moved, "; "))
+		err = fail(fault.PutFailed, "put it elsewhere", "put: %s", strings.Join(moved, "; "))
 	}
 	return view, err
 }
@@ -115,7 +116,7 @@ func (sb *Sandbox) files(view *forkexec.View, dir string) (*Files, error) {
 	}
 	if f.Dir, err = f.Opener.Dir(int(view.Root.Fd()), dir); err != nil {
 		view.Close()
-		return nil, fail(lookup.CodeCwd, "it must be a directory that the policy shows", "working directory %q: %w", dir, err)
+		return nil, fail(fault.CwdMissing, "it must be a directory that the policy shows", "working directory %q: %w", dir, err)
 	}
 	return f, nil
 }
@@ -132,8 +133,11 @@ func (sb *Sandbox) hostIDs() (uid, gid int) {
 	return uid, gid
 }
 
-// Close lets go of the view.
+// Close lets go of the view, if there is one.
 func (f *Files) Close() {
+	if f == nil {
+		return
+	}
 	unix.Close(f.Dir)
 	f.view.Close()
 }
@@ -156,9 +160,9 @@ func (sb *Sandbox) Collect(dir string, list []Collect) ([]result.Collected, []tr
 		return nil, nil, err
 	}
 	defer files.Close()
-	res := &result.Result{Collected: []result.Collected{}}
+	res, left := &result.Result{Collected: []result.Collected{}}, int64(math.MaxInt64)
 	for _, c := range list {
-		collect(res, files, sb, c)
+		collect(res, files, sb, c, &left)
 	}
 	if len(list) == 1 && len(res.Collected) == 1 && res.Collected[0].Error != nil {
 		e := res.Collected[0].Error
@@ -171,7 +175,7 @@ func (sb *Sandbox) Collect(dir string, list []Collect) ([]result.Collected, []tr
 func (sb *Sandbox) HostSink(name string) (*transfer.HostSink, error) {
 	parent, base := filepath.Split(strings.TrimRight(name, "/"))
 	if base == "" || base == "." || base == ".." {
-		return nil, fail(trust.CodeOutputDir, "name a file or directory", "%q cannot be written", name)
+		return nil, fail(fault.OutputDirUnusable, "name a file or directory", "%q cannot be written", name)
 	}
 	at, err := sb.walkHost(parent, false)
 	if err != nil {
@@ -190,7 +194,7 @@ func (sb *Sandbox) ReadHost(name string, limit int64) ([]transfer.File, []transf
 	defer at.Close()
 	fd, err := unix.Open("/proc/self/fd/"+strconv.Itoa(int(at.Fd())), unix.O_RDONLY|unix.O_NONBLOCK|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
 	if err != nil {
-		return nil, nil, fail(transfer.CodeUnusable, "", "open %q: %w", name, err)
+		return nil, nil, fail(fault.FileUnusable, "", "open %q: %w", name, err)
 	}
 	m := &transfer.Memory{}
 	r := transfer.Reader{Opener: &transfer.Opener{}, Max: limit}
@@ -222,7 +226,7 @@ func (sb *Sandbox) walkHost(name string, file bool) (*os.File, error) {
 	if _, ok := errors.AsType[*fault.Error](err); ok {
 		return nil, err
 	}
-	return nil, fail(transfer.CodeUnusable, "", "open %q: %w", name, err)
+	return nil, fail(fault.FileUnusable, "", "open %q: %w", name, err)
 }
 
 // freshMounts are the directories that are empty for one exec.
@@ -239,7 +243,7 @@ func (sb *Sandbox) freshMounts(req Request, dir string, in lookup.Root) ([]forke
 		}
 		f, err := in.Open(name, unix.O_PATH|unix.O_DIRECTORY)
 		if err != nil {
-			return nil, fail(codeFresh, "it must be a directory that the policy shows", "fresh %q: %w", asked, err)
+			return nil, fail(fault.FreshUnusable, "it must be a directory that the policy shows", "fresh %q: %w", asked, err)
 		}
 		f.Close()
 		if slices.ContainsFunc(list, func(m forkexec.Mount) bool { return m.Target == name }) {
@@ -253,7 +257,7 @@ func (sb *Sandbox) freshMounts(req Request, dir string, in lookup.Root) ([]forke
 	slices.SortFunc(list, func(a, b forkexec.Mount) int { return strings.Compare(a.Target, b.Target) })
 	for i := 1; i < len(list); i++ {
 		if strings.HasPrefix(list[i].Target, list[i-1].Target+"/") {
-			return nil, fail(codeFresh, "leave the inner one out", "fresh %q lies in %q, which is empty", list[i].Target, list[i-1].Target)
+			return nil, fail(fault.FreshUnusable, "leave the inner one out", "fresh %q lies in %q, which is empty", list[i].Target, list[i-1].Target)
 		}
 	}
 	return list, nil
@@ -269,10 +273,10 @@ func freshPath(asked, dir, home string) (string, error) {
 	name := asked
 	switch {
 	case asked == "":
-		return "", fail(codeFresh, "", "fresh: the path is empty")
+		return "", fail(fault.FreshUnusable, "", "fresh: the path is empty")
 	case asked == "~" || strings.HasPrefix(asked, "~/"):
 		if !path.IsAbs(home) {
-			return "", fail(codeFresh, "", "fresh %q: the program has no home", asked)
+			return "", fail(fault.FreshUnusable, "", "fresh %q: the program has no home", asked)
 		}
 		name = path.Join(home, asked[1:])
 	case !path.IsAbs(asked):
@@ -281,7 +285,7 @@ func freshPath(asked, dir, home string) (string, error) {
 	name = path.Clean(name)
 	for _, own := range []string{"/proc", "/dev", "/sys"} {
 		if name == "/" || name == own || strings.HasPrefix(name, own+"/") {
-			return "", fail(codeFresh, "", "fresh %q: no program runs without what is there", asked)
+			return "", fail(fault.FreshUnusable, "", "fresh %q: no program runs without what is there", asked)
 		}
 	}
 	return name, nil

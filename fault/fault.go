@@ -32,12 +32,9 @@ func New(code, hint, format string, args ...any) *Error {
 	return &Error{Code: code, Hint: hint, Err: fmt.Errorf(format, args...)}
 }
 
-// CodeUsage is the code of a command line that cannot be understood.
-const CodeUsage = "usage"
-
 // Usage is the error of a command line that cannot be understood.
 func Usage(message, hint string) *Error {
-	return &Error{Code: CodeUsage, Hint: hint, Err: errors.New(message)}
+	return &Error{Code: UsageCode, Hint: hint, Err: errors.New(message)}
 }
 
 // DiskHint is for errors of writing the state.

@@ -212,7 +212,7 @@ void fx_answer(struct fx_short *s, const struct fx_launch *la, const struct fx_r
 	if (!nothing_special(s, la))
 		return;
 	if (q->json || q->result)
-		result = fx_fill(&la->results[(s->merged ? FX_MERGED : 0) | (q->timeout_us ? FX_TIMEOUT : 0)], &v, &n);
+		result = fx_fill(&la->results[(s->merged ? FX_MERGED : 0) | (la->timed ? FX_TIMEOUT : 0)], &v, &n);
 	if ((q->json || q->result) && !result)
 		return; // the output is no text
 	if (fx_event_ended(s, la, &v) < 0)

@@ -19,7 +19,7 @@ import (
 // ourProfile is the profile that package spec makes for this architecture.
 func ourProfile(t testing.TB) *specs.LinuxSeccomp {
 	t.Helper()
-	b, err := os.ReadFile("../spec/testdata/seccomp_" + bpfArch + ".json")
+	b, err := os.ReadFile("../spec/seccomp/testdata/seccomp_" + bpfArch + ".json")
 	if err != nil {
 		t.Fatal(err)
 	}

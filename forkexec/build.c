@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 #include "child.h"
 #include "forkexec.h"
@@ -26,6 +27,15 @@ static int write_all(int fd, const char *data, size_t n)
 	return 0;
 }
 
+// set_times gives a copy its original's time of modification: byte code, fonts and packages have caches that are compared with it.
+static int set_times(int fd, const char *path, int64_t modified)
+{
+	const int64_t second = 1000000000;
+	long ns = (long)(modified % second);
+	struct timespec t = {.tv_sec = modified / second - (ns < 0), .tv_nsec = ns < 0 ? ns + second : ns};
+	return (int)syscall(SYS_utimensat, fd, path, (struct timespec[2]){t, t}, path ? AT_SYMLINK_NOFOLLOW : 0);
+}
+
 static int make_file(const struct fx_op *o)
 {
 	int fd = open(o->target, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
@@ -34,6 +44,8 @@ static int make_file(const struct fx_op *o)
 	int r = write_all(fd, o->data, o->size);
 	if (r == 0)
 		r = fchmod(fd, (mode_t)o->flags);
+	if (r == 0 && o->modified != 0)
+		r = set_times(fd, NULL, o->modified);
 	int saved = errno;
 	close(fd);
 	errno = saved;
@@ -110,6 +122,18 @@ static int show_cgroup(const struct fx_op *o)
 	return 0;
 }
 
+// mount_op waits for writers when it makes a mount read-only: an exec that another thread of the launcher starts at this time has a copy
+// of the file table, with a file in it that we have just written, until it executes its program.
+static int mount_op(const struct fx_op *o)
+{
+	const struct timespec pause = {0, 1000000};
+	int r;
+	for (int try = 0; (r = mount(o->source, o->target, o->fstype, o->flags, o->data)) < 0 && errno == EBUSY && try < 2000; try++)
+		if (!(o->flags & MS_REMOUNT) || syscall(SYS_nanosleep, &pause, NULL) < 0)
+			return errno = EBUSY, -1;
+	return r;
+}
+
 static int run_op(const struct fx_op *o)
 {
 	struct fx_mount_attr attr = {.attr_set = o->flags, .propagation = MS_PRIVATE};
@@ -122,7 +146,7 @@ static int run_op(const struct fx_op *o)
 	case FX_OP_FILE:
 		return make_file(o);
 	case FX_OP_MOUNT:
-		return mount(o->source, o->target, o->fstype, o->flags, o->data);
+		return mount_op(o);
 	case FX_OP_BIND:
 		return bind_path(o);
 	case FX_OP_ATTR:
@@ -135,6 +159,8 @@ static int run_op(const struct fx_op *o)
 		return set_sysctl(o);
 	case FX_OP_CGROUP:
 		return show_cgroup(o);
+	case FX_OP_TIMES:
+		return set_times(AT_FDCWD, o->target, o->modified);
 	}
 	errno = EINVAL;
 	return -1;

@@ -29,6 +29,7 @@ const (
 	OpSysctl  OpKind = C.FX_OP_SYSCTL  // write Data to the setting Target of the sandbox's user namespace
 	OpCgroup  OpKind = C.FX_OP_CGROUP  // mount control groups of version 2 at Target, if possible
 	OpNetwork OpKind = C.FX_OP_NETWORK // let group Flags ping, and if LowPorts everybody listen below 1024, in the sandbox's own network
+	OpTimes   OpKind = C.FX_OP_TIMES   // give Target the time Modified
 )
 
 // Op is one step of building what a sandbox's programs see. Paths are the sandbox's.
@@ -37,6 +38,7 @@ type Op struct {
 	Source, Target, Type string
 	Data                 string
 	Flags                uintptr
+	Modified             int64 // nanoseconds since 1970 of what OpFile or OpTimes gives a time; 0: now
 	Tree                 *os.File
 	LowPorts             bool
 }
@@ -53,7 +55,7 @@ func Build(target *os.File, namespaces int, ops []Op) (missing []string, err err
 	for i, o := range ops {
 		list[i] = C.struct_fx_op{
 			kind: C.int(o.Kind), source: m.opt(o.Source), target: m.str(o.Target), fstype: m.opt(o.Type),
-			data: m.str(o.Data), size: C.size_t(len(o.Data)), flags: C.ulong(o.Flags), fd: -1,
+			data: m.str(o.Data), size: C.size_t(len(o.Data)), flags: C.ulong(o.Flags), fd: -1, modified: C.int64_t(o.Modified),
 		}
 		if o.Tree != nil {
 			list[i].fd = C.int(o.Tree.Fd())
@@ -94,6 +96,6 @@ func Build(target *os.File, namespaces int, ops []Op) (missing []string, err err
 
 func (k OpKind) String() string {
 	return [...]string{
-		"make directory", "make link", "make file", "mount", "bind", "protect", "mount", "change root to", "set", "mount", "set up the network",
+		"make directory", "make link", "make file", "mount", "bind", "protect", "mount", "change root to", "set", "mount", "set up the network", "set the time of",
 	}[k]
 }

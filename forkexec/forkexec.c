@@ -277,6 +277,8 @@ static int init(void *arg)
 	for (size_t i = 0; i < x->n_mounts; i++) {
 		const struct fx_mount *m = &x->mounts[i];
 		TRY(FX_MOUNT, i, m->flags & FX_FRESH ? fx_mount_fresh(m) : mount(m->source, m->target, m->fstype, m->flags, m->data));
+		if (x->keep_view && x->view[1] < 0 && m->fstype && strcmp(m->fstype, "proc") == 0)
+			TRY(FX_VIEW, 0, fx_keep_namespace(x));
 	}
 	if (x->keep_view)
 		TRY(FX_VIEW, 0, fx_keep_view(x));

@@ -27,13 +27,36 @@ enum fx_step {
 
 enum fx_controller { FX_MEMORY = 1, FX_PIDS = 2, FX_CPU = 4, FX_CPUACCT = 8, FX_IO = 16 };
 
-// A control group in which the kernel limits or counts what an exec uses. limits.c makes one for each exec in the
+// What a control group is given, and what it counts. Go names the files (container/cgroup/files.go).
+struct fx_write {
+	const char *file;
+	int64_t value;
+	int optional;           // not every kernel has the file
+};
+
+struct fx_counter {
+	const char *file;       // "": the group does not count it
+	const char *word;       // the number follows it at the start of a line; "": the file's first number
+	int64_t divisor;
+};
+
+enum fx_count { FX_COUNT_CPU, FX_COUNT_ANON, FX_COUNT_SHMEM, FX_COUNT_OOM_KILLS, FX_COUNT_PIDS_REFUSED, FX_COUNTERS };
+
+#define FX_WRITES 3
+
+// A control group in which the kernel limits or counts what an exec uses. groups.c makes one for each exec in the
 // sandbox's own, which limits all of them together.
 struct fx_cgroup {
 	const char *parent;     // the sandbox's own group
 	int unified;            // version 2, where one group has every controller
 	unsigned controllers;   // of enum fx_controller: what is limited or counted here
-	int fd;                 // version 1: where a process writes itself in; version 2: the group
+	int own;                // whether the exec has a group of its own below it
+	const char *join;       // version 1: the file into which a thread writes itself
+	const char *shared;     // the file of parent that limits the processes of all execs together; "": it limits none
+	struct fx_write writes[FX_WRITES];
+	size_t n_writes;
+	struct fx_counter counters[FX_COUNTERS];
+	int fd;                 // version 1: of join; version 2: of the group
 };
 
 #define FX_CGROUPS 4
@@ -194,6 +217,7 @@ struct fx_status { // what the reaper reports, in host byte order
 
 int fx_put_all(const struct fx_exec *x, size_t *failed);
 int fx_mount_fresh(const struct fx_mount *m);
+int fx_keep_namespace(struct fx_exec *x);
 int fx_keep_view(struct fx_exec *x);
 
 #define FX_RESULT 3   // what the program writes its own answer to
@@ -280,11 +304,11 @@ void fx_call(const struct fx_exec *x, int stage);
 #define FX_COMPLETE 'c'
 #define FX_SEALED_MAGIC 0x3265736273ull // "sbse2"; another for another layout
 #define FX_SEALED_MAX (16 << 20)
-#define FX_LAUNCH_MAGIC 0x35786273u // "sbx5": the form of the launch file; see launch.go and plan.c
+#define FX_LAUNCH_MAGIC 0x36786273u // "sbx6": the form of the launch file; see launch.go and plan.c
 
 // One step of building a sandbox's view.
 enum fx_op_kind { FX_OP_MKDIR, FX_OP_SYMLINK, FX_OP_FILE, FX_OP_MOUNT, FX_OP_BIND, FX_OP_ATTR, FX_OP_MOVE, FX_OP_ROOT,
-	FX_OP_SYSCTL, FX_OP_CGROUP, FX_OP_NETWORK };
+	FX_OP_SYSCTL, FX_OP_CGROUP, FX_OP_NETWORK, FX_OP_TIMES };
 
 struct fx_op {
 	int kind;
@@ -292,6 +316,7 @@ struct fx_op {
 	const char *source, *target, *fstype, *data;
 	size_t size;            // FX_OP_FILE: of data
 	unsigned long flags;    // mode, mount flags or MOUNT_ATTR_* to be set
+	int64_t modified;       // FX_OP_FILE, FX_OP_TIMES: nanoseconds since 1970, 0: now
 };
 
 struct fx_build {

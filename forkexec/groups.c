@@ -25,8 +25,7 @@ static int group_path(const struct fx_limits *l, const struct fx_cgroup *g, cons
 {
 	char name[32];
 	fx_exec_name(l, name, sizeof name);
-	int n = g->controllers == FX_CPU && !g->unified // it limits the sandbox as a whole and counts nothing
-			? snprintf(buf, FX_GROUP_PATH, "%s%s%s", g->parent, *file ? "/" : "", file)
+	int n = !g->own ? snprintf(buf, FX_GROUP_PATH, "%s%s%s", g->parent, *file ? "/" : "", file)
 			: snprintf(buf, FX_GROUP_PATH, "%s/%s%s%s", g->parent, name, *file ? "/" : "", file);
 	if (n < 0 || n >= FX_GROUP_PATH)
 		return errno = ENAMETOOLONG, -1;
@@ -78,24 +77,24 @@ static int64_t number_in(const char *path, const char *word)
 	return -1;
 }
 
-int64_t fx_group_number(const struct fx_limits *l, const struct fx_cgroup *g, const char *file, const char *word)
+int64_t fx_counted(const struct fx_limits *l, int which)
 {
-	char path[FX_GROUP_PATH];
-	return group_path(l, g, file, path) < 0 ? -1 : number_in(path, word);
+	for (size_t i = 0; i < l->n_cgroups; i++) {
+		const struct fx_counter *c = &l->cgroups[i].counters[which];
+		char path[FX_GROUP_PATH];
+		if (!*c->file)
+			continue;
+		int64_t n = group_path(l, &l->cgroups[i], c->file, path) < 0 ? -1 : number_in(path, c->word);
+		return n < 0 ? -1 : n / c->divisor;
+	}
+	return -1;
 }
 
 static int group_limit(struct fx_limits *l, const struct fx_cgroup *g)
 {
-	if ((g->controllers & FX_MEMORY) && l->memory > 0) {
-		if (group_write(l, g, g->unified ? "memory.max" : "memory.limit_in_bytes", l->memory) < 0)
+	for (size_t i = 0; i < g->n_writes; i++)
+		if (group_write(l, g, g->writes[i].file, g->writes[i].value) < 0 && !(g->writes[i].optional && errno == ENOENT))
 			return -1;
-		// Not there where the kernel has no swap to count.
-		if (group_write(l, g, g->unified ? "memory.swap.max" : "memory.memsw.limit_in_bytes", g->unified ? 0 : l->memory) < 0 &&
-		    errno != ENOENT)
-			return -1;
-	}
-	if ((g->controllers & FX_PIDS) && l->pids > 0)
-		return group_write(l, g, "pids.max", l->pids + 1); // the reaper
 	return 0;
 }
 
@@ -105,14 +104,14 @@ static int group_make(struct fx_limits *l, struct fx_cgroup *g)
 	l->failed = "";
 	if (group_path(l, g, "", path) < 0)
 		return -1;
-	if ((g->unified || g->controllers != FX_CPU) && mkdir(path, 0755) < 0) {
+	if (g->own && mkdir(path, 0755) < 0) {
 		// A launcher that was killed has left it; its exec is gone with it.
 		if (errno != EEXIST || rmdir(path) < 0 || mkdir(path, 0755) < 0)
 			return -1;
 	}
 	if (group_limit(l, g) < 0)
 		return -1;
-	if (!g->unified && group_path(l, g, "tasks", path) < 0)
+	if (!g->unified && group_path(l, g, g->join, path) < 0)
 		return -1;
 	g->fd = open(path, (g->unified ? O_RDONLY | O_DIRECTORY : O_WRONLY) | O_CLOEXEC);
 	return g->fd < 0 ? -1 : 0;
@@ -126,11 +125,13 @@ const struct fx_cgroup *fx_group_of(const struct fx_limits *l, unsigned controll
 	return NULL;
 }
 
-static int64_t sandbox_number(const struct fx_cgroup *g, const char *file, const char *word)
+// sandbox_refused is how often the sandbox's own group has refused a process.
+static int64_t sandbox_refused(const struct fx_cgroup *g)
 {
 	char path[FX_GROUP_PATH];
-	int n = snprintf(path, sizeof path, "%s/%s", g->parent, file);
-	return n < 0 || n >= (int)sizeof path ? -1 : number_in(path, word);
+	const struct fx_counter *c = &g->counters[FX_COUNT_PIDS_REFUSED];
+	int n = snprintf(path, sizeof path, "%s/%s", g->parent, c->file);
+	return n < 0 || n >= (int)sizeof path ? -1 : number_in(path, c->word);
 }
 
 struct counts { uint64_t last, running; };
@@ -163,8 +164,8 @@ static int count(struct fx_limits *l, int change)
 	result = 0;
 	if (l->sandbox_pids > 0 && g) {
 		char path[FX_GROUP_PATH];
-		int n = snprintf(path, sizeof path, "%s/pids.max", g->parent);
-		l->failed = "pids.max";
+		int n = snprintf(path, sizeof path, "%s/%s", g->parent, g->shared);
+		l->failed = g->shared;
 		result = n < (int)sizeof path ? put_number(path, l->sandbox_pids + (int64_t)c.running) : -1; // their reapers
 	} else if (l->nproc) {
 		uint64_t helpers = HELPERS * c.running, most = helpers < SLACK ? SLACK : helpers;
@@ -187,7 +188,7 @@ int fx_limits_open(struct fx_limits *l)
 		return -1;
 	const struct fx_cgroup *p = fx_group_of(l, FX_PIDS);
 	if (p && p->unified)
-		l->pids_before = sandbox_number(p, "pids.events", "max");
+		l->pids_before = sandbox_refused(p);
 	for (size_t i = 0; i < l->n_cgroups; i++)
 		if (group_make(l, &l->cgroups[i]) < 0) {
 			int saved = errno;
@@ -217,38 +218,21 @@ void fx_limits_started(struct fx_limits *l)
 	close_groups(l);
 }
 
-int64_t fx_group_cpu(const struct fx_limits *l)
-{
-	const struct fx_cgroup *g = fx_group_of(l, FX_CPUACCT);
-	if (!g)
-		return -1;
-	int64_t n = g->unified ? fx_group_number(l, g, "cpu.stat", "usage_usec") : fx_group_number(l, g, "cpuacct.usage", "");
-	return n < 0 || g->unified ? n : n / 1000;
-}
-
 int64_t fx_group_memory(const struct fx_limits *l)
 {
-	const struct fx_cgroup *m = fx_group_of(l, FX_MEMORY);
-	if (!m)
-		return -1;
-	int64_t own = fx_group_number(l, m, "memory.stat", m->unified ? "anon" : "total_rss");
-	int64_t shared = fx_group_number(l, m, "memory.stat", m->unified ? "shmem" : "total_shmem");
+	int64_t own = fx_counted(l, FX_COUNT_ANON), shared = fx_counted(l, FX_COUNT_SHMEM);
 	return own < 0 ? -1 : own + (shared > 0 ? shared : 0);
 }
 
 static void read_groups(struct fx_limits *l)
 {
-	const struct fx_cgroup *m = fx_group_of(l, FX_MEMORY), *p = fx_group_of(l, FX_PIDS);
-	if (m) {
-		l->oom_kills = fx_group_number(l, m, m->unified ? "memory.events" : "memory.oom_control", "oom_kill");
-	}
-	if (p) {
-		l->pids_events = fx_group_number(l, p, "pids.events", "max");
-		// Since Linux 6.11 an event is counted where the limit stood that was met: that may be the sandbox's own.
-		if (p->unified && l->pids_events == 0 && l->pids_before >= 0)
-			l->pids_events = sandbox_number(p, "pids.events", "max") - l->pids_before;
-	}
-	int64_t cpu = fx_group_cpu(l);
+	const struct fx_cgroup *p = fx_group_of(l, FX_PIDS);
+	l->oom_kills = fx_counted(l, FX_COUNT_OOM_KILLS);
+	l->pids_events = fx_counted(l, FX_COUNT_PIDS_REFUSED);
+	// Since Linux 6.11 an event is counted where the limit stood that was met: that may be the sandbox's own.
+	if (p && p->unified && l->pids_events == 0 && l->pids_before >= 0)
+		l->pids_events = sandbox_refused(p) - l->pids_before;
+	int64_t cpu = fx_counted(l, FX_COUNT_CPU);
 	if (cpu >= 0)
 		l->cpu_used_us = cpu;
 }
@@ -262,7 +246,7 @@ void fx_limits_close(struct fx_limits *l)
 	for (size_t i = 0; i < l->n_cgroups; i++) {
 		const struct fx_cgroup *g = &l->cgroups[i];
 		char path[FX_GROUP_PATH];
-		if ((g->controllers == FX_CPU && !g->unified) || group_path(l, g, "", path) < 0)
+		if (!g->own || group_path(l, g, "", path) < 0)
 			continue;
 		// A process that is gone may still be on its way out of its group.
 		for (int try = 0; rmdir(path) < 0 && errno == EBUSY && try < 100; try++)

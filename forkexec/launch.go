@@ -151,7 +151,17 @@ func (l *Launch) encodeLimits(b *writer) {
 	b.numbers(uint64(len(m.Groups)))
 	for _, g := range m.Groups {
 		b.texts(g.Dir)
-		b.numbers(uint64(number(g.Unified)), uint64(g.Controllers))
+		b.numbers(uint64(number(g.Unified)), uint64(g.Controllers), uint64(number(g.Own)))
+		b.texts(g.Join, g.Shared)
+		b.numbers(uint64(len(g.Writes)))
+		for _, w := range g.Writes {
+			b.texts(w.File)
+			b.numbers(uint64(w.Value), uint64(number(w.Optional)))
+		}
+		for _, c := range g.Counters {
+			b.texts(c.File, c.Word)
+			b.numbers(uint64(c.Divisor))
+		}
 	}
 	b.numbers(uint64(len(l.Rlimits)))
 	for _, r := range l.Rlimits {

@@ -69,8 +69,10 @@ void fx_each(struct fx_look *k, int dir, const char *path, void (*call)(struct f
 	char buf[8192] __attribute__((aligned(8)));
 	int fd = openat(dir, path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	for (long n; fd >= 0 && !fx_look_late(k) && (n = syscall(SYS_getdents64, fd, buf, sizeof buf)) > 0;)
-		for (long at = 0; at < n && !fx_look_late(k);) {
+		for (long at = 0; at < n;) {
 			struct dirent64_ *d = (struct dirent64_ *)(buf + at);
+			if (numeric(d->name) && fx_look_late(k)) // to ask costs a system call
+				break;
 			if (numeric(d->name))
 				call(k, d->name);
 			at += d->len;
@@ -197,7 +199,7 @@ static void end(struct fx_limits *l, int why)
 
 static int64_t sample_cpu(struct fx_limits *l, const struct fx_look *k)
 {
-	int64_t cpu = fx_group_cpu(l);
+	int64_t cpu = fx_counted(l, FX_COUNT_CPU);
 	if (cpu >= 0)
 		l->cpu_used_us = most(l->cpu_used_us, cpu);
 	else if (!k->late)
@@ -225,7 +227,7 @@ static int64_t sample_memory(struct fx_limits *l, const struct fx_look *k)
 	}
 	if (!m || l->memory == 0)
 		return 500 * MS;
-	if (fx_group_number(l, m, m->unified ? "memory.events" : "memory.oom_control", "oom_kill") > 0)
+	if (fx_counted(l, FX_COUNT_OOM_KILLS) > 0)
 		end(l, FX_MEMORY_USED);
 	if (l->ramp_us > MS)
 		l->memory_peak = most(l->memory_peak, fx_group_memory(l));

@@ -31,7 +31,39 @@ type Group struct {
 	Dir         string `json:"dir"`
 	Unified     bool   `json:"unified,omitempty"` // version 2
 	Controllers int    `json:"controllers"`       // Group* that limit or count something here
+
+	// What is done for one exec. It is planned for each and not kept; container/cgroup has the names of the files.
+
+	Own      bool              `json:"-"` // the exec gets a group of its own below Dir
+	Join     string            `json:"-"` // version 1: the file into which a thread writes itself
+	Shared   string            `json:"-"` // the file of Dir that limits the processes of all execs together; "": it limits none
+	Writes   []Write           `json:"-"` // the limits of the exec's group
+	Counters [Counters]Counter `json:"-"`
 }
+
+// Write is a limit of a group. It is read back.
+type Write struct {
+	File     string
+	Value    int64
+	Optional bool // not every kernel has the file
+}
+
+// Counter is where a group counts something: the number that follows Word at the start of a line of File, or the first one without
+// Word, divided by Divisor. No File: the group does not count it.
+type Counter struct {
+	File, Word string
+	Divisor    int64
+}
+
+// What an exec's groups count.
+const (
+	CountCPU         = C.FX_COUNT_CPU // processor time in microseconds
+	CountAnon        = C.FX_COUNT_ANON
+	CountShmem       = C.FX_COUNT_SHMEM
+	CountOOMKills    = C.FX_COUNT_OOM_KILLS
+	CountPidsRefused = C.FX_COUNT_PIDS_REFUSED
+	Counters         = C.FX_COUNTERS // how many there are
+)
 
 // Limits is what an exec may use. Zero is no limit.
 type Limits struct {
@@ -73,6 +105,7 @@ const (
 	ByPids     Why = C.FX_TASKS
 	ByCheck    Why = 100 // Limits.Check
 	ByRequest  Why = 101 // Kill
+	ByCancel   Why = 102 // Cancel
 	neverAgain     = time.Duration(-1)
 
 	grace = C.FX_GRACE * time.Microsecond
@@ -126,7 +159,7 @@ func openLimits(l *Limits) (*limits, error) {
 		c.tmpfs, c.n_tmpfs = &list[0], C.size_t(n)
 	}
 	for i, g := range l.Groups {
-		c.cgroups[i] = C.struct_fx_cgroup{parent: m.str(g.Dir), unified: C.int(number(g.Unified)), controllers: C.uint(g.Controllers)}
+		c.cgroups[i] = m.group(&g)
 		c.n_cgroups++
 	}
 	if !l.Started.IsZero() {
@@ -141,6 +174,21 @@ func openLimits(l *Limits) (*limits, error) {
 		return nil, failed
 	}
 	return m, nil
+}
+
+// group lays a group out for C.
+func (m *limits) group(g *Group) C.struct_fx_cgroup {
+	c := C.struct_fx_cgroup{
+		parent: m.str(g.Dir), unified: C.int(number(g.Unified)), controllers: C.uint(g.Controllers),
+		own: C.int(number(g.Own)), join: m.str(g.Join), shared: m.str(g.Shared), n_writes: C.size_t(len(g.Writes)),
+	}
+	for i, w := range g.Writes {
+		c.writes[i] = C.struct_fx_write{file: m.str(w.File), value: C.int64_t(w.Value), optional: C.int(number(w.Optional))}
+	}
+	for i, n := range g.Counters {
+		c.counters[i] = C.struct_fx_counter{file: m.str(n.File), word: m.str(n.Word), divisor: C.int64_t(n.Divisor)}
+	}
+	return c
 }
 
 func micros(d time.Duration) C.int64_t { return C.int64_t(d.Microseconds()) }

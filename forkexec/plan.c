@@ -170,11 +170,12 @@ static int read_answer(struct fx_launch *la, struct reader *r)
 	return r->bad ? -1 : 0;
 }
 
-// take_time gives an exec another time on the clock, and the processor time that comes with that: container.effective.
-static void take_time(struct fx_exec *x, const struct fx_launch *la, int64_t us, struct fx_rlimit *limits)
+// take_time gives an exec less time on the clock, and the processor time that comes with that: container.effective.
+static void take_time(struct fx_exec *x, struct fx_launch *la, int64_t us, struct fx_rlimit *limits)
 {
 	struct fx_limits *l = x->limits;
-	if (us == 0)
+	la->timed = us > 0 && (l->wall_us == 0 || us < l->wall_us);
+	if (!la->timed)
 		return;
 	l->wall_us = us;
 	if (la->cpu_per_wall == 0)
@@ -183,6 +184,30 @@ static void take_time(struct fx_exec *x, const struct fx_launch *la, int64_t us,
 	for (size_t i = 0; i < x->n_rlimits; i++)
 		if (limits[i].resource == RLIMIT_CPU)
 			limits[i].cur = limits[i].max = (uint64_t)(l->cpu_us + la->cpu_backstop_us + 999999) / 1000000;
+}
+
+// read_group reads what is to be written and counted in a group.
+static int read_group(struct fx_cgroup *g, struct reader *r)
+{
+	g->own = (int)number(r);
+	g->join = text(r);
+	g->shared = text(r);
+	g->n_writes = number(r);
+	if (r->bad || g->n_writes > FX_WRITES)
+		return -1;
+	for (size_t i = 0; i < g->n_writes; i++) {
+		g->writes[i].file = text(r);
+		g->writes[i].value = (int64_t)number(r);
+		g->writes[i].optional = (int)number(r);
+	}
+	for (size_t i = 0; i < FX_COUNTERS; i++) {
+		g->counters[i].file = text(r);
+		g->counters[i].word = text(r);
+		g->counters[i].divisor = (int64_t)number(r);
+		if (*g->counters[i].file && g->counters[i].divisor < 1)
+			return -1;
+	}
+	return 0;
 }
 
 static int read_limits(struct fx_exec *x, struct fx_launch *la, const struct fx_request *q, struct reader *r)
@@ -202,6 +227,8 @@ static int read_limits(struct fx_exec *x, struct fx_launch *la, const struct fx_
 		l->cgroups[i].parent = text(r);
 		l->cgroups[i].unified = (int)number(r);
 		l->cgroups[i].controllers = (unsigned)number(r);
+		if (read_group(&l->cgroups[i], r) < 0)
+			return -1;
 	}
 	x->n_rlimits = number(r);
 	if (r->bad || x->n_rlimits > MAX_LAUNCH / 8)

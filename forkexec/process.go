@@ -78,6 +78,9 @@ func (p *Process) Wait() (Status, error) {
 		st.Lost, st.Wait = false, unix.WaitStatus(p.cancelled)
 	}
 	p.closeLimits(&st)
+	if p.cancelled == unix.SIGKILL {
+		st.Why = ByCancel
+	}
 	return st, nil
 }
 
@@ -151,6 +154,14 @@ func (p *Process) sendTo(pidfd *os.File, sig unix.Signal, flags int) error {
 func (p *Process) Kill() error {
 	if err := p.end(ByRequest); err != nil {
 		return fmt.Errorf("kill exec: %w", err)
+	}
+	return nil
+}
+
+// Cancel is Kill for somebody who does not want the exec any more: Status.Why tells it.
+func (p *Process) Cancel() error {
+	if err := p.end(ByCancel); err != nil {
+		return fmt.Errorf("cancel exec: %w", err)
 	}
 	return nil
 }

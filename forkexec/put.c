@@ -115,19 +115,20 @@ int fx_mount_fresh(const struct fx_mount *m)
 	return r;
 }
 
-// fx_keep_view opens the root of the exec's view, and its mount namespace, which keeps that view together when all processes in it
-// have ended. The file table is the launcher's too. /proc/1, which is this process, is hidden by a mount.
+// fx_keep_namespace opens the exec's mount namespace, which keeps its view together when all processes in it have ended. It is called
+// when /proc has just been mounted: a later mount hides /proc/1, which is this process. To open it behind that, by a clone of the
+// mount, is dear, since to release such a clone the kernel waits for all processors. The file table is the launcher's too.
+int fx_keep_namespace(struct fx_exec *x)
+{
+	x->view[1] = open("/proc/self/ns/mnt", O_RDONLY | O_CLOEXEC);
+	return x->view[1];
+}
+
+// fx_keep_view opens the root of the exec's view.
 int fx_keep_view(struct fx_exec *x)
 {
-	int bare = (int)syscall(SYS_open_tree, AT_FDCWD, "/proc", FX_OPEN_TREE_CLONE | O_CLOEXEC);
-	if (bare < 0)
-		return -1;
-	x->view[1] = openat(bare, "self/ns/mnt", O_RDONLY | O_CLOEXEC);
-	int saved = errno;
-	close(bare);
-	errno = saved;
 	if (x->view[1] < 0)
-		return -1;
+		return errno = ENOENT, -1;
 	x->view[0] = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
 	return x->view[0];
 }

@@ -65,7 +65,7 @@ func (v *View) Close() {
 	if v.Root != nil {
 		v.Root.Close()
 	}
-	v.namespace.Close()
+	go v.namespace.Close() // the kernel waits for all processors until it has taken the mounts down, which nobody else has to
 }
 
 // Visit does all that Start does for a command but executes no program: its files are written, and its view is kept where it asks

@@ -44,6 +44,7 @@ struct fx_launch {
 	const char **secrets;           // how the names of variables end whose values are to be redacted
 	size_t n_secrets, secret_length;
 	const char *relay;              // the file that a relay holds locked while it runs, or NULL
+	int timed;                      // the exec has less time than the policy gives
 	int64_t cpu_per_wall, cpu_backstop_us; // the limit of processor time for another time on the clock; 0: its own
 	struct fx_absent *absent;
 	size_t n_absent;

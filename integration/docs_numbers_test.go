@@ -44,7 +44,7 @@ func numbers() []number {
 		{code: `"max_fanotify_groups", ([^}]+)\}`, pages: []string{security + "at most # and 8,192"}},
 		{code: `"max_fanotify_marks", ([^}]+)\}`, pages: []string{security + "at most 32 and #"}},
 		{code: `RLIMIT_NPROC, 2, ([0-9]+)\}`, pages: []string{security + "if the caller may have more than #"}},
-		{code: `refusalRate\s+= ([0-9]+)`, pages: []string{security + "at most # refusals and failures a second"}},
+		{code: `RefusalRate\s+= ([0-9]+)`, pages: []string{security + "at most # refusals and failures a second"}},
 		{code: `defaultTmpfs = (.*)`, as: "G", pages: []string{security + "without a size in the policy #"}},
 		{code: `percent, most = 100, (.*)`, as: "M", pages: []string{security + "`ulimit -f`, up to #"}},
 		{code: `const SecretLength = (.*)`, pages: []string{security + "with values of # characters or more", "docs/policy.md: of # characters or more"}},

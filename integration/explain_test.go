@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/sandboxrun/sandboxrun/rootfs"
+	"github.com/sandboxrun/sandboxrun/rootfs/explain"
 )
 
 // lookAtAll is what the kernel says: of each path, in a list on standard input, the error of stat or 0, device, inode,
@@ -55,9 +56,9 @@ func (f *fact) UnmarshalJSON(data []byte) error {
 
 // explained is what explain --json says of one path.
 type explained struct {
-	Asked   string             `json:"asked"`
-	OK      bool               `json:"ok"`
-	Details rootfs.Explanation `json:"details"`
+	Asked   string              `json:"asked"`
+	OK      bool                `json:"ok"`
+	Details explain.Explanation `json:"details"`
 }
 
 // TestExplainAgreesWithTheKernel: whatever the policy and the host's files, what explain says of a path is what a program
@@ -144,10 +145,10 @@ func disagree(e *explained, f fact) string {
 	if e.OK != d.Inside() {
 		return "it contradicts itself"
 	}
-	want := map[rootfs.Verdict][]syscall.Errno{
-		rootfs.VerdictInside: {0}, rootfs.VerdictMissing: {syscall.ENOENT, syscall.ENOTDIR},
-		rootfs.VerdictDenied: {0, syscall.EACCES}, rootfs.VerdictHidden: {0, syscall.EACCES},
-		rootfs.VerdictClosed: {syscall.EACCES}, rootfs.VerdictLoop: {syscall.ELOOP},
+	want := map[explain.Verdict][]syscall.Errno{
+		explain.VerdictInside: {0}, explain.VerdictMissing: {syscall.ENOENT, syscall.ENOTDIR},
+		explain.VerdictDenied: {0, syscall.EACCES}, explain.VerdictHidden: {0, syscall.EACCES},
+		explain.VerdictClosed: {syscall.EACCES}, explain.VerdictLoop: {syscall.ELOOP},
 	}[d.Verdict]
 	switch {
 	case !slices.Contains(want, f.Errno):
@@ -378,7 +379,7 @@ func TestExplainPrograms(t *testing.T) {
 				a := b.run("explain", "--json", "-p", p, "--exe", line[0])
 				var said []struct {
 					OK      bool
-					Details rootfs.Program
+					Details explain.Program
 				}
 				if err := json.Unmarshal([]byte(a.stdout), &said); err != nil || len(said) != 1 {
 					t.Fatalf("%v: %v", err, a)

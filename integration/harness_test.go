@@ -1,13 +1,9 @@
 package integration
 
 import (
-	"fmt"
-	"os"
 	"os/exec"
 	"path/filepath"
-	"sync"
 	"testing"
-	"time"
 
 	goclient "github.com/sandboxrun/sandboxrun/client"
 )
@@ -67,49 +63,6 @@ func TestGoClient(t *testing.T) {
 			b.t.Error(err)
 		}
 		same(b.t, "sandboxes left", 0, len(b.ids()))
-	})
-}
-
-// TestServeKeepsNothingOpen: many execs leave the server no descriptor, thread or mount namespace more than it had.
-func TestServeKeepsNothingOpen(t *testing.T) {
-	flavours(t, func(b *box) {
-		times := 20
-		if soak(b.t) > 0 {
-			times = 1250
-		}
-		s := b.stdio()
-		s.create("box")
-		work := func(times int) {
-			var all sync.WaitGroup
-			for i := range 8 {
-				all.Go(func() {
-					name := fmt.Sprint("f", i)
-					for range times {
-						s.exec("box", object{"put": object{name: "x"}, "collect": []string{name}, "fresh": []string{"/tmp"}, "answer": true}, "true")
-						s.does("get", object{"sandbox": "box", "path": name}, nil)
-					}
-				})
-			}
-			all.Wait()
-		}
-		count := func(what string) int {
-			list, err := os.ReadDir(fmt.Sprintf("/proc/%d/%s", s.cmd.Process.Pid, what))
-			if err != nil {
-				b.t.Fatal(err)
-			}
-			return len(list)
-		}
-		work(3)
-		fds, threads := count("fd"), count("task")
-		work(times)
-		time.Sleep(100 * time.Millisecond)
-		if now := count("fd"); now > fds {
-			b.t.Errorf("%d descriptors, before %d", now, fds)
-		}
-		if now := count("task"); now > threads+8 { // Go keeps some
-			b.t.Errorf("%d threads, before %d", now, threads)
-		}
-		s.end()
 	})
 }
 

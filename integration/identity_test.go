@@ -13,7 +13,7 @@ import (
 	"testing"
 
 	"github.com/sandboxrun/sandboxrun/container"
-	"github.com/sandboxrun/sandboxrun/spec"
+	"github.com/sandboxrun/sandboxrun/spec/policy"
 )
 
 // seenID is the number as which a program sees itself where the policy does not say: root's is nobody special.
@@ -35,7 +35,7 @@ func needIdmap(t *testing.T) {
 }
 
 var idmapProblem = sync.OnceValue(func() error {
-	host, err := container.Probe(spec.Limits{})
+	host, err := container.Probe(policy.Limits{})
 	switch {
 	case err != nil:
 		return err

@@ -16,6 +16,7 @@ import (
 	"github.com/sandboxrun/sandboxrun/container/owner"
 	"github.com/sandboxrun/sandboxrun/container/stream"
 	"github.com/sandboxrun/sandboxrun/spec"
+	"github.com/sandboxrun/sandboxrun/spec/policy"
 )
 
 // census is everything that could be left behind.
@@ -138,17 +139,17 @@ func (b *box) settles(what string, before census) {
 }
 
 // plan resolves a policy as the command does.
-func (b *box) plan(policy string) *spec.Plan {
+func (b *box) plan(name string) *spec.Plan {
 	b.t.Helper()
-	data, err := os.ReadFile(policy)
+	data, err := os.ReadFile(name)
 	if err != nil {
 		b.t.Fatal(err)
 	}
-	p, err := spec.Load(spec.Input{Name: policy, Data: data, Dir: b.dir, Cwd: b.dir, Home: b.dir})
+	p, err := policy.Load(policy.Input{Name: name, Data: data, Dir: b.dir, Cwd: b.dir, Home: b.dir})
 	if err != nil {
 		b.t.Fatal(err)
 	}
-	host, err := container.Probe(spec.Limits{})
+	host, err := container.Probe(policy.Limits{})
 	if err != nil {
 		b.t.Fatal(err)
 	}

@@ -147,7 +147,7 @@ while time.time() < end:
     if not b:
         break
     out += b
-sys.stdout.buffer.write(out.replace(b"\r", b""))
+sys.stdout.buffer.write(out.replace(b"\r\n", b"\n"))
 sys.stdout.flush()
 status = os.waitpid(pid, 0)[1]
 sys.exit(os.waitstatus_to_exitcode(status) if os.WIFEXITED(status) else 128 + os.WTERMSIG(status))

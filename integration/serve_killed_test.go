@@ -36,6 +36,63 @@ func TestServeKilled(t *testing.T) {
 	})
 }
 
+// killedClient makes a sandbox and runs a program in it; without an argument it starts a server, else it uses that at the socket.
+const killedClient = `
+import json, os, socket, subprocess, sys
+if len(sys.argv) > 1:
+    s = socket.socket(socket.AF_UNIX)
+    s.connect(sys.argv[1])
+    out, into = s.makefile("wb"), s.makefile("rb")
+else:
+    p = subprocess.Popen([os.environ["BIN"], "serve", "--stdio"], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    out, into = p.stdin, p.stdout
+def ask(n, method, params):
+    out.write(json.dumps({"jsonrpc": "2.0", "id": n, "method": method, "params": params}).encode() + b"\n")
+    out.flush()
+ask(1, "create", {"id": "box", "policy": {"version": 1, "workspace": {"source": "tmpfs", "path": "/w"}}})
+print("asked", flush=True)
+into.readline()
+for n in range(2, 100):
+    ask(n, "exec", {"sandbox": "box", "argv": ["sleep", "300"], "put": {"f": "x"}, "collect": ["f"], "stream": n % 2 == 0})
+sys.stdin.read()
+`
+
+// TestClientKilled: a client that is killed, at whatever moment, leaves nothing, whether the server was its own or is others' too.
+func TestClientKilled(t *testing.T) {
+	needProgram(t, "python3")
+	flavours(t, func(b *box) {
+		before := b.census0(b.policy(tmpfsPolicy()))
+		path, stop := b.socket()
+		for i := range 10 {
+			args := []string{"python3", "-c", killedClient}
+			if i%2 == 0 {
+				args = append(args, path)
+			}
+			cmd := exec.Command(args[0], args[1:]...)
+			cmd.Env = append(b.env, "BIN="+w.binary)
+			out, err := cmd.StdoutPipe()
+			if err != nil {
+				b.t.Fatal(err)
+			}
+			if err := cmd.Start(); err != nil {
+				b.t.Fatal(err)
+			}
+			_, _ = out.Read(make([]byte, 8))
+			time.Sleep(time.Duration(i*i) * time.Millisecond)
+			_ = cmd.Process.Kill()
+			_ = cmd.Wait()
+			for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
+				if len(b.ids()) == 0 {
+					break
+				}
+			}
+			same(b.t, "sandboxes left", "", strings.Join(b.ids(), " "))
+		}
+		stop()
+		b.settles("killed clients", before)
+	})
+}
+
 // TestServeIsForItsUser: the socket is of mode 0600, and who can open it all the same is asked for by the kernel.
 func TestServeIsForItsUser(t *testing.T) {
 	needRoot(t)

@@ -6,12 +6,12 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/sandboxrun/sandboxrun/rootfs"
+	"github.com/sandboxrun/sandboxrun/rootfs/hostfs"
 )
 
 // host reads the host's files. Paths may go through symlinks.
 type host struct {
-	tree rootfs.Tree
+	tree hostfs.Tree
 	made func(path string) (link, file bool) // by a program of the policy, see rootfs.Held
 }
 
@@ -27,9 +27,9 @@ func (h host) redirected(p string) bool {
 	return link
 }
 
-func (h host) real(p string) string { return rootfs.RealPath(h.tree, p) }
+func (h host) real(p string) string { return hostfs.RealPath(h.tree, p) }
 
-func (h host) stat(p string) (rootfs.Info, error) { return h.tree.Lstat(h.real(p)) }
+func (h host) stat(p string) (hostfs.Info, error) { return h.tree.Lstat(h.real(p)) }
 
 func (h host) isDir(p string) bool {
 	info, err := h.stat(p)

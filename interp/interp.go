@@ -6,7 +6,7 @@
 // pyvenv.cfg, and the place of the standard library above the program. It believes no file that a program of the policy may have
 // written: such an environment shows nothing beyond what the policy's grants show.
 //
-// It reads the host through rootfs.Tree, and imports only package rootfs.
+// It reads the host through hostfs.Tree, and imports of ours rootfs, hostfs, pathname and fault.
 package interp
 
 import (
@@ -15,21 +15,10 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/sandboxrun/sandboxrun/fault"
 	"github.com/sandboxrun/sandboxrun/rootfs"
+	"github.com/sandboxrun/sandboxrun/rootfs/hostfs"
 )
-
-// Codes of Error.
-const (
-	CodeMissing = "grant_missing"
-	CodeInvalid = "policy_invalid"
-)
-
-// Error is a fault in what the policy names.
-type Error struct {
-	Code, Message, Hint string
-}
-
-func (e *Error) Error() string { return e.Message }
 
 // Item is an interpreter or a package that the policy names.
 type Item struct {
@@ -42,7 +31,7 @@ type Request struct {
 	Interpreters, Packages []Item
 	Files                  rootfs.Policy     // the policy's grants
 	Env                    map[string]string // the caller's variables: PATH, HOME, PYTHONPATH, PYENV_ROOT, PYENV_VERSION
-	Tree                   rootfs.Tree
+	Tree                   hostfs.Tree
 }
 
 // Found is what the policy has to show and to hide.
@@ -66,14 +55,12 @@ type finder struct {
 	named    []*python
 }
 
-// Find looks the interpreters and packages up. The error is an *Error.
+// Find looks the interpreters and packages up. The error is a *fault.Error, or of reading.
 func Find(r Request) (*Found, error) {
 	if len(r.Interpreters) == 0 {
 		if len(r.Packages) > 0 {
-			return nil, &Error{
-				CodeInvalid, fmt.Sprintf("%s %q: no interpreter is named that could have it", r.Packages[0].From, r.Packages[0].Name),
-				`name one: files.interpreters = ["python3"]`,
-			}
+			return nil, fault.New(fault.PolicyInvalid, `name one: files.interpreters = ["python3"]`,
+				"%s %q: no interpreter is named that could have it", r.Packages[0].From, r.Packages[0].Name)
 		}
 		return &Found{}, nil
 	}
@@ -149,7 +136,7 @@ func (f *finder) programs(it Item) ([]program, error) {
 	at := it.Name
 	if !strings.Contains(it.Name, "/") {
 		if at = f.inPath(it.Name); at == "" {
-			return nil, &Error{CodeMissing, fmt.Sprintf("%s %q is in no directory of PATH", it.From, it.Name), "install it, or name its path"}
+			return nil, fault.New(fault.GrantMissing, "install it, or name its path", "%s %q is in no directory of PATH", it.From, it.Name)
 		}
 	}
 	at = path.Clean(at)
@@ -158,12 +145,12 @@ func (f *finder) programs(it Item) ([]program, error) {
 	}
 	info, err := f.stat(at)
 	if err != nil {
-		return nil, &Error{CodeMissing, fmt.Sprintf("%s %q does not exist or cannot be read", it.From, at), "name an interpreter, or the directory of its installation"}
+		return nil, fault.New(fault.GrantMissing, "name an interpreter, or the directory of its installation", "%s %q does not exist or cannot be read", it.From, at)
 	}
 	if !info.Mode.IsDir() {
 		lang := f.languageOf(at)
 		if lang == "" {
-			return nil, &Error{CodeInvalid, fmt.Sprintf("%s %q is no interpreter of Python, Node.js or Java", it.From, at), fmt.Sprintf("grant it: files.read = [%q]", at)}
+			return nil, fault.New(fault.PolicyInvalid, fmt.Sprintf("grant it: files.read = [%q]", at), "%s %q is no interpreter of Python, Node.js or Java", it.From, at)
 		}
 		return []program{{it, at, lang}}, nil
 	}
@@ -182,9 +169,7 @@ func (f *finder) installedIn(it Item, dir string) ([]program, error) {
 		}
 	}
 	if len(list) == 0 {
-		return nil, &Error{
-			CodeInvalid, fmt.Sprintf("%s %q has no bin/python3, bin/python, bin/node or bin/java", it.From, dir), "name the interpreter's program itself",
-		}
+		return nil, fault.New(fault.PolicyInvalid, "name the interpreter's program itself", "%s %q has no bin/python3, bin/python, bin/node or bin/java", it.From, dir)
 	}
 	return list, nil
 }
@@ -300,10 +285,8 @@ func (f *finder) addOther(p program) error {
 	hops := f.hops(p.path)
 	last := hops[len(hops)-1]
 	if name := path.Base(last); name != "node" && name != "nodejs" && name != "java" {
-		return &Error{
-			CodeInvalid, fmt.Sprintf("%s %q leads to %q, which is not the program of an installation", p.From, p.path, last),
-			"name the program that the installation has",
-		}
+		return fault.New(fault.PolicyInvalid, "name the program that the installation has",
+			"%s %q leads to %q, which is not the program of an installation", p.From, p.path, last)
 	}
 	prefix := path.Dir(path.Dir(last))
 	installed := path.Base(path.Dir(last)) == "bin" && !system(prefix)

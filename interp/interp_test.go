@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/sandboxrun/sandboxrun/rootfs"
+	"github.com/sandboxrun/sandboxrun/rootfs/survey"
 )
 
 // home makes files and symlinks ("NAME -> TARGET") in a directory.
@@ -35,7 +36,7 @@ func home(t *testing.T, names ...string) string {
 // find lists what is shown and what is empty, relative to the directory.
 func find(t *testing.T, dir string, files rootfs.Policy, names ...string) (read, empty []string, err error) {
 	t.Helper()
-	tree, err := rootfs.HostTree()
+	tree, err := survey.HostTree()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -5,6 +5,8 @@ import (
 	"path"
 	"slices"
 	"strings"
+
+	"github.com/sandboxrun/sandboxrun/fault"
 )
 
 // normal is a distribution's name as pip compares it.
@@ -32,10 +34,8 @@ func (f *finder) addPackage(it Item) error {
 		}
 	}
 	if !found {
-		return &Error{
-			CodeMissing, fmt.Sprintf("%s %q is installed for no interpreter of files.interpreters, and not on PYTHONPATH", it.From, it.Name),
-			"name a distribution, as pip list prints it",
-		}
+		return fault.New(fault.GrantMissing, "name a distribution, as pip list prints it",
+			"%s %q is installed for no interpreter of files.interpreters, and not on PYTHONPATH", it.From, it.Name)
 	}
 	return nil
 }
@@ -66,10 +66,8 @@ func (f *finder) addEditable(it Item, site, meta string) error {
 	for _, file := range files {
 		for _, dir := range f.added(site, file) {
 			if f.held(file) {
-				return &Error{
-					CodeInvalid, fmt.Sprintf("%s %q: %q lies where the policy lets programs write, so a program may have written what it adds: %q",
-						it.From, it.Name, file, dir), fmt.Sprintf("grant it: files.read = [%q]", dir),
-				}
+				return fault.New(fault.PolicyInvalid, fmt.Sprintf("grant it: files.read = [%q]", dir),
+					"%s %q: %q lies where the policy lets programs write, so a program may have written what it adds: %q", it.From, it.Name, file, dir)
 			}
 			f.show(dir, it.From)
 			f.trees = append(f.trees, dir)

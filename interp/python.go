@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/sandboxrun/sandboxrun/fault"
 	"github.com/sandboxrun/sandboxrun/rootfs"
 )
 
@@ -27,10 +28,8 @@ func (f *finder) addPython(p program) error {
 	}
 	py.prefix, py.libs = f.prefixOf(start, py)
 	if py.prefix == "" {
-		return &Error{
-			CodeInvalid, fmt.Sprintf("%s %q: no standard library (lib/pythonX.Y/os.py) is above %q", p.From, p.path, start[len(start)-1]),
-			"name the program that the interpreter's installation has, or grant what it needs with files.read",
-		}
+		return fault.New(fault.PolicyInvalid, "name the program that the interpreter's installation has, or grant what it needs with files.read",
+			"%s %q: no standard library (lib/pythonX.Y/os.py) is above %q", p.From, p.path, start[len(start)-1])
 	}
 	if believed := append([]string{py.prefix}, append(start, py.libs...)...); slices.ContainsFunc(believed, f.held) ||
 		py.env != "" && f.held(path.Join(py.env, "pyvenv.cfg")) {
@@ -47,11 +46,9 @@ func (f *finder) addPython(p program) error {
 }
 
 // distrusted is the error for an interpreter that a program of the policy can change.
-func (f *finder) distrusted(p program, at string) *Error {
-	return &Error{
-		CodeInvalid, fmt.Sprintf("%s %q: %q lies where the policy lets programs write, so a program may have changed it", p.From, p.Name, at),
-		"name an interpreter outside of the writable grants, or make the grant read-only",
-	}
+func (f *finder) distrusted(p program, at string) *fault.Error {
+	return fault.New(fault.PolicyInvalid, "name an interpreter outside of the writable grants, or make the grant read-only",
+		"%s %q: %q lies where the policy lets programs write, so a program may have changed it", p.From, p.Name, at)
 }
 
 // environment returns the environment that a program is started in: pyvenv.cfg lies beside the program or above it. home is
@@ -234,8 +231,8 @@ func (f *finder) addHeld(p program) error {
 	kind := f.Files.Base.Kind
 	shown := (kind == "" || kind == rootfs.BaseSystem || kind == rootfs.BaseHost) && inSystem(f.real(prefix)) && inSystem(f.real(base))
 	if prefix == "" || len(libs) == 0 || !named && (py.system || !shown) {
-		return &Error{CodeInvalid, fmt.Sprintf("%s %q is an environment where the policy lets programs write: what it says of its base %q is not believed",
-			p.From, p.Name, base), fmt.Sprintf("name the base too: files.interpreters = [%q, %q]", base, p.Name)}
+		return fault.New(fault.PolicyInvalid, fmt.Sprintf("name the base too: files.interpreters = [%q, %q]", base, p.Name),
+			"%s %q is an environment where the policy lets programs write: what it says of its base %q is not believed", p.From, p.Name, base)
 	}
 	for _, dir := range f.sitesOf(py.env) {
 		if !f.redirected(dir) { // such a symlink could lead to the site directory of another interpreter

@@ -5,35 +5,6 @@ import (
 	"time"
 )
 
-// Codes of problems. The first group means that somebody tampered with the record, or that it is another record.
-const (
-	CodeBadJSON      = "record_bad_json"
-	CodeEdited       = "record_edited"       // a line's hash is not that of its content
-	CodeRemoved      = "record_removed"      // lines are missing before a line
-	CodeReordered    = "record_reordered"    // a line stands before a line that was written earlier
-	CodeRepeated     = "record_repeated"     // a line occurs twice
-	CodeReplaced     = "record_replaced"     // a line's prev is not the hash of the line before it
-	CodeForeignLine  = "record_foreign_line" // a line belongs to another record
-	CodeUnknownEvent = "record_unknown_event"
-	CodeOrder        = "record_order"   // an event stands in a wrong place
-	CodeCut          = "record_cut"     // the signed or expected end is missing
-	CodeGrown        = "record_grown"   // there are lines after the signed end
-	CodeSwapped      = "record_swapped" // the record is of another sandbox or session
-	CodeWrongPolicy  = "record_wrong_policy"
-	CodeBadSignature = "record_bad_signature"
-	CodeNotSigned    = "record_not_signed"
-	CodeFormat       = "record_format" // another version wrote the record
-
-	CodeEmpty      = "record_empty"
-	CodeTorn       = "record_torn"       // a crash or a full disk cut an event off
-	CodeUnfinished = "record_unfinished" // there is no end
-	CodeUntold     = "record_untold"     // the outcome of an exec is missing
-
-	CodeBroken  = "check_broken"
-	CodeLitter  = "sandbox_litter"
-	CodeOrphans = "sandbox_orphans"
-)
-
 // Problem is a fault of a record, or a fault of the sandbox that the record reports.
 type Problem struct {
 	Code    string `json:"code"`

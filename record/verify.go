@@ -10,6 +10,8 @@ import (
 	"io"
 	"strconv"
 	"strings"
+
+	"github.com/sandboxrun/sandboxrun/fault"
 )
 
 // Options are the expected properties of a record. Empty ones are not compared.
@@ -48,11 +50,11 @@ type verifier struct {
 
 	torn     []byte // bytes that are not events, and that a crash may have torn
 	tornAt   int
-	tornWhat fault
+	tornWhat flaw
 }
 
-// fault is a fault of a line.
-type fault struct{ code, message string }
+// flaw is what is wrong with a line.
+type flaw struct{ code, message string }
 
 func (v *verifier) problem(code string, line int, format string, args ...any) {
 	v.report.Problems = append(v.report.Problems, Problem{code, line, fmt.Sprintf(format, args...)})
@@ -93,7 +95,7 @@ func (v *verifier) lines() error {
 	v.sound = true
 	switch { // torn bytes have no newline at their end
 	case len(v.torn) == 0:
-	case v.torn[len(v.torn)-1] != '\n' && v.tornWhat.code != CodeEdited:
+	case v.torn[len(v.torn)-1] != '\n' && v.tornWhat.code != fault.RecordEdited:
 		v.noteTorn()
 	default:
 		v.sound = false
@@ -103,13 +105,13 @@ func (v *verifier) lines() error {
 }
 
 // line judges one line. The error is an error of reading.
-func (v *verifier) line(data []byte) (*fault, error) {
+func (v *verifier) line(data []byte) (*flaw, error) {
 	l, err := decode(bytes.TrimSuffix(data, []byte("\n")))
 	if err == nil && l.whole && (len(v.torn) == 0 || v.describesTorn(l.Torn)) {
 		if len(v.torn) > 0 {
 			v.noteTorn()
 		} else if l.Torn != nil {
-			return &fault{CodeRemoved, "it describes torn bytes before it that are missing"}, nil
+			return &flaw{fault.RecordRemoved, "it describes torn bytes before it that are missing"}, nil
 		}
 		f, err := v.follows(&l)
 		if f == nil && err == nil {
@@ -123,9 +125,9 @@ func (v *verifier) line(data []byte) (*fault, error) {
 	}
 	if len(v.torn) == 0 {
 		v.tornAt = v.number
-		v.tornWhat = fault{CodeEdited, "it was changed: its hash is not the hash of its content"}
+		v.tornWhat = flaw{fault.RecordEdited, "it was changed: its hash is not the hash of its content"}
 		if err != nil {
-			v.tornWhat = fault{CodeBadJSON, fmt.Sprintf("it is not an event: %v", err)}
+			v.tornWhat = flaw{fault.RecordBadJSON, fmt.Sprintf("it is not an event: %v", err)}
 		}
 	}
 	v.torn = append(v.torn, data...)
@@ -138,15 +140,15 @@ func (v *verifier) describesTorn(t *Torn) bool {
 }
 
 func (v *verifier) noteTorn() {
-	v.problem(CodeTorn, v.tornAt, "an event was cut off by a crash or a full disk: its content is not known")
+	v.problem(fault.RecordTorn, v.tornAt, "an event was cut off by a crash or a full disk: its content is not known")
 	v.report.Torn = append(v.report.Torn, Torn{Line: v.tornAt, Bytes: int64(len(v.torn)), SHA256: Digest(v.torn)})
 	v.torn = nil
 }
 
 // follows judges the place of a whole line: session, number and prev.
-func (v *verifier) follows(l *line) (*fault, error) {
+func (v *verifier) follows(l *line) (*flaw, error) {
 	if v.head.Session != "" && l.Session != v.head.Session {
-		return &fault{CodeForeignLine, fmt.Sprintf("it is of another session, %q; the record is of %q", l.Session, v.head.Session)}, nil
+		return &flaw{fault.RecordForeignLine, fmt.Sprintf("it is of another session, %q; the record is of %q", l.Session, v.head.Session)}, nil
 	}
 	want := v.head.Seq + 1
 	switch {
@@ -156,18 +158,18 @@ func (v *verifier) follows(l *line) (*fault, error) {
 			return nil, err
 		}
 		if found {
-			return &fault{CodeReordered, fmt.Sprintf("event %d stands before event %d", l.Seq, want)}, nil
+			return &flaw{fault.RecordReordered, fmt.Sprintf("event %d stands before event %d", l.Seq, want)}, nil
 		}
 		if l.Seq == want+1 {
-			return &fault{CodeRemoved, fmt.Sprintf("event %d is missing before it", want)}, nil
+			return &flaw{fault.RecordRemoved, fmt.Sprintf("event %d is missing before it", want)}, nil
 		}
-		return &fault{CodeRemoved, fmt.Sprintf("events %d to %d are missing before it", want, l.Seq-1)}, nil
+		return &flaw{fault.RecordRemoved, fmt.Sprintf("events %d to %d are missing before it", want, l.Seq-1)}, nil
 	case l.Seq < want:
-		return &fault{CodeRepeated, fmt.Sprintf("event %d occurs again", l.Seq)}, nil
+		return &flaw{fault.RecordRepeated, fmt.Sprintf("event %d occurs again", l.Seq)}, nil
 	case l.Prev != v.head.Hash && want == 1:
-		return &fault{CodeReplaced, "the first event follows another"}, nil
+		return &flaw{fault.RecordReplaced, "the first event follows another"}, nil
 	case l.Prev != v.head.Hash:
-		return &fault{CodeReplaced, "it does not follow from the line before it: one of the two was replaced"}, nil
+		return &flaw{fault.RecordReplaced, "it does not follow from the line before it: one of the two was replaced"}, nil
 	}
 	return nil, nil
 }
@@ -191,32 +193,32 @@ func (v *verifier) comesLater(seq uint64) (bool, error) {
 }
 
 // take adds a good line to the report, unless its event is wrong or in a wrong place.
-func (v *verifier) take(l *line) *fault {
+func (v *verifier) take(l *line) *flaw {
 	e := newEvent(l.Event)
 	switch {
 	case e == nil:
-		return &fault{CodeUnknownEvent, fmt.Sprintf("there is no event %q", l.Event)}
+		return &flaw{fault.RecordUnknownEvent, fmt.Sprintf("there is no event %q", l.Event)}
 	case v.last == "" && l.Event != KindSession:
-		return &fault{CodeOrder, fmt.Sprintf("the record begins with %s, not with %s", l.Event, KindSession)}
+		return &flaw{fault.RecordOrder, fmt.Sprintf("the record begins with %s, not with %s", l.Event, KindSession)}
 	case v.last == KindEnd:
-		return &fault{CodeOrder, fmt.Sprintf("%s stands after the end", l.Event)}
+		return &flaw{fault.RecordOrder, fmt.Sprintf("%s stands after the end", l.Event)}
 	case v.last != "" && l.Event == KindSession:
-		return &fault{CodeOrder, fmt.Sprintf("%s stands in the middle", l.Event)}
+		return &flaw{fault.RecordOrder, fmt.Sprintf("%s stands in the middle", l.Event)}
 	}
 	if s, ok := e.(*Session); ok {
 		var f struct {
 			Format int `json:"format"`
 		}
 		if err := json.Unmarshal(l.data, &f); err == nil && f.Format != Format {
-			return &fault{CodeFormat, fmt.Sprintf("the record has format %d; this version reads format %d", f.Format, Format)}
+			return &flaw{fault.RecordFormat, fmt.Sprintf("the record has format %d; this version reads format %d", f.Format, Format)}
 		}
 		s.Format = Format
 	}
 	if err := json.Unmarshal(l.data, e); err != nil {
-		return &fault{CodeBadJSON, fmt.Sprintf("it is not a valid %s: %v", l.Event, err)}
+		return &flaw{fault.RecordBadJSON, fmt.Sprintf("it is not a valid %s: %v", l.Event, err)}
 	}
 	if why := v.report.take(e); why != "" {
-		return &fault{CodeBadJSON, fmt.Sprintf("it is not a valid %s: %s", l.Event, why)}
+		return &flaw{fault.RecordBadJSON, fmt.Sprintf("it is not a valid %s: %s", l.Event, why)}
 	}
 	v.head, v.last = Head{l.Session, l.Seq, l.hash}, l.Event
 	v.report.Events++
@@ -232,14 +234,14 @@ func (v *verifier) agrees(o Options) {
 	r := v.report
 	if s := r.Session; s != nil {
 		if o.Policy != "" && s.PolicyDigest != o.Policy {
-			v.problem(CodeWrongPolicy, 1, "the sandbox had another policy: %s with digest %s, not %s", s.PolicyFile, s.PolicyDigest, o.Policy)
+			v.problem(fault.RecordWrongPolicy, 1, "the sandbox had another policy: %s with digest %s, not %s", s.PolicyFile, s.PolicyDigest, o.Policy)
 		}
 		if o.Sandbox != "" && s.Sandbox != o.Sandbox {
-			v.problem(CodeSwapped, 1, "it is the record of another sandbox, %q", s.Sandbox)
+			v.problem(fault.RecordSwapped, 1, "it is the record of another sandbox, %q", s.Sandbox)
 		}
 	}
 	if v.sound && o.Head != "" && !strings.EqualFold(o.Head, v.head.Hash) {
-		v.problem(CodeCut, 0, "its last event is not the expected one: the end was cut off, lines were added, or it is another record")
+		v.problem(fault.RecordCut, 0, "its last event is not the expected one: the end was cut off, lines were added, or it is another record")
 	}
 	v.signed(o)
 }
@@ -253,23 +255,23 @@ func (v *verifier) signed(o Options) {
 	case o.Key == nil:
 		return
 	case len(o.Signature) == 0:
-		v.problem(CodeNotSigned, 0, "it has no signature")
+		v.problem(fault.RecordNotSigned, 0, "it has no signature")
 		return
 	}
 	r.Signature = SignatureBad
 	signed, err := readSignature(o.Signature, o.Key)
 	switch {
 	case err != nil:
-		v.problem(CodeBadSignature, 0, "the signature is not good: %v", err)
+		v.problem(fault.RecordBadSignature, 0, "the signature is not good: %v", err)
 	case !v.sound:
 	case signed.Session != v.head.Session:
-		v.problem(CodeSwapped, 0, "the signature is of another session, %q; the record is of %q", signed.Session, v.head.Session)
+		v.problem(fault.RecordSwapped, 0, "the signature is of another session, %q; the record is of %q", signed.Session, v.head.Session)
 	case signed.Seq > v.head.Seq:
-		v.problem(CodeCut, 0, "the end was cut off: %d events were signed, and %d are there", signed.Seq, v.head.Seq)
+		v.problem(fault.RecordCut, 0, "the end was cut off: %d events were signed, and %d are there", signed.Seq, v.head.Seq)
 	case signed.Seq < v.head.Seq:
-		v.problem(CodeGrown, 0, "%d events were signed, and %d are there", signed.Seq, v.head.Seq)
+		v.problem(fault.RecordGrown, 0, "%d events were signed, and %d are there", signed.Seq, v.head.Seq)
 	case signed != v.head:
-		v.problem(CodeBadSignature, 0, "the record was written anew: it has as many events as were signed, and others")
+		v.problem(fault.RecordBadSignature, 0, "the record was written anew: it has as many events as were signed, and others")
 	default:
 		r.Signature = SignatureGood
 	}
@@ -279,14 +281,14 @@ func (v *verifier) signed(o Options) {
 func (v *verifier) complete() {
 	r := v.report
 	if r.Events == 0 {
-		v.problem(CodeEmpty, 0, "there is no event in it")
+		v.problem(fault.RecordEmpty, 0, "there is no event in it")
 		return
 	}
 	for _, c := range r.Broken {
-		v.problem(CodeBroken, 0, "%s: %s does not hold: %s", c.Name, c.What, c.Why)
+		v.problem(fault.CheckBroken, 0, "%s: %s does not hold: %s", c.Name, c.What, c.Why)
 	}
 	if r.End == nil {
-		v.problem(CodeUnfinished, 0, "it has no end: the sandbox still exists, its launcher was killed, or the end was cut off")
+		v.problem(fault.RecordUnfinished, 0, "it has no end: the sandbox still exists, its launcher was killed, or the end was cut off")
 		return
 	}
 	if missing := r.missingRuns(); len(missing) > 0 {
@@ -294,13 +296,13 @@ func (v *verifier) complete() {
 		for i, n := range missing {
 			names[i] = fmt.Sprintf("e%06d", n)
 		}
-		v.problem(CodeUntold, 0, "the outcomes of these execs are missing: %s", strings.Join(names, " "))
+		v.problem(fault.RecordUntold, 0, "the outcomes of these execs are missing: %s", strings.Join(names, " "))
 	}
 	if len(r.End.Litter) > 0 {
-		v.problem(CodeLitter, 0, "the sandbox left these paths on the host: %q", r.End.Litter)
+		v.problem(fault.SandboxLitter, 0, "the sandbox left these paths on the host: %q", r.End.Litter)
 	}
 	for _, o := range r.End.Orphans {
-		v.problem(CodeOrphans, 0, "process %d (%s) is left over", o.PID, o.Command)
+		v.problem(fault.SandboxOrphans, 0, "process %d (%s) is left over", o.PID, o.Command)
 	}
 }
 

@@ -3,13 +3,15 @@ package relay
 import (
 	"context"
 	"errors"
-	"io"
 	"net"
 	"runtime"
 	"runtime/debug"
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/sandboxrun/sandboxrun/relay/pace"
+	"github.com/sandboxrun/sandboxrun/relay/pipe"
 )
 
 // accept takes connections until the listener is closed, hands each to a goroutine of its own, and waits for these.
@@ -19,7 +21,7 @@ func (s *server) accept(ctx context.Context, ln *net.TCPListener, full func(cont
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	for {
-		s.pace.wait(ctx)
+		s.pace.Wait(ctx)
 		c, err := ln.AcceptTCP()
 		if err != nil {
 			if retry(ctx, err) {
@@ -31,7 +33,7 @@ func (s *server) accept(ctx context.Context, ln *net.TCPListener, full func(cont
 			return err
 		}
 		if !s.admit(ctx, c, full) {
-			s.events.brake.wait(ctx, smallRefusal)
+			s.events.brake.Wait(ctx, pace.SmallRefusal)
 			continue
 		}
 		wg.Go(func() {
@@ -40,7 +42,7 @@ func (s *server) accept(ctx context.Context, ln *net.TCPListener, full func(cont
 					s.rest.Reset(restAfter)
 				}
 			}()
-			stop := context.AfterFunc(ctx, func() { reset(c) })
+			stop := context.AfterFunc(ctx, func() { pipe.Reset(c) })
 			defer stop()
 			handle(ctx, c)
 		})
@@ -61,7 +63,7 @@ func (s *server) admit(ctx context.Context, c *net.TCPConn, full func(context.Co
 	case s.slots <- struct{}{}:
 		return true
 	case <-ctx.Done():
-		reset(c)
+		pipe.Reset(c)
 		return false
 	}
 }
@@ -92,14 +94,3 @@ func retry(ctx context.Context, err error) bool {
 	}
 	return false
 }
-
-// reset closes a connection with a RST, so that the peer gets ECONNRESET. After accept(2) nothing is closer to a refused connection.
-func reset(c net.Conn) {
-	if t, ok := c.(*net.TCPConn); ok {
-		_ = t.SetLinger(0) // it fails only where the connection is gone
-	}
-	shut(c)
-}
-
-// shut closes a socket. An error of close(2) has no meaning there, because a socket has no buffered writes of ours.
-func shut(c io.Closer) { c.Close() }

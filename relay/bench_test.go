@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/sandboxrun/sandboxrun/netpolicy"
+	"github.com/sandboxrun/sandboxrun/relay/pipe"
 )
 
 // helper is the variable that makes this test binary a server or a relay in a process of its own, as in reality.
@@ -79,7 +80,7 @@ func startHelper(b *testing.B, role string) string {
 	out, err := cmd.StdoutPipe()
 	check(b, err)
 	check(b, cmd.Start())
-	b.Cleanup(func() { shut(in); _ = cmd.Wait() })
+	b.Cleanup(func() { pipe.Shut(in); _ = cmd.Wait() })
 	lines := bufio.NewScanner(out)
 	for lines.Scan() {
 		if _, addr, ok := strings.Cut(lines.Text(), "at 127."); ok {
@@ -116,7 +117,7 @@ func startSocat(b *testing.B, hops int, server string) string {
 	}
 	for range 100 {
 		if c, err := net.Dial("tcp4", addr); err == nil {
-			shut(c)
+			pipe.Shut(c)
 			break
 		}
 		time.Sleep(20 * time.Millisecond)
@@ -167,7 +168,7 @@ func keepAlive(b *testing.B, addr string, conns int, request string) {
 				b.Error(err)
 				return
 			}
-			defer shut(c)
+			defer pipe.Shut(c)
 			buf := make([]byte, 4096)
 			for range (b.N + i) / conns {
 				_, _ = io.WriteString(c, request)
@@ -191,7 +192,7 @@ func BenchmarkNewConnection(b *testing.B) {
 			_, _ = io.WriteString(c, "\r\n")
 			_, err = c.Read(make([]byte, 4096))
 			check(b, err)
-			shut(c)
+			pipe.Shut(c)
 		}
 		b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "conn/s")
 	})
@@ -210,7 +211,7 @@ func BenchmarkBulk(b *testing.B) {
 			if n != 64<<20 || err != nil {
 				b.Fatalf("%d bytes, %v", n, err)
 			}
-			shut(c)
+			pipe.Shut(c)
 		}
 	})
 }

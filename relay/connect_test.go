@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/sandboxrun/sandboxrun/netpolicy"
+	"github.com/sandboxrun/sandboxrun/relay/tlsname/tlstest"
 )
 
 // publicWorld has servers of all sorts of addresses; each would answer.
@@ -109,7 +110,7 @@ func TestConnect(t *testing.T) {
 			if resp.StatusCode != a.status {
 				t.Errorf("status %d, want %d", resp.StatusCode, a.status)
 			}
-			defer shut(resp.Body)
+			defer func() { _ = resp.Body.Close() }()
 			if a.status == 200 {
 				send(t, c, "hello\n")
 				expect(t, r, "UP")
@@ -276,7 +277,7 @@ func TestEarlyBytes(t *testing.T) {
 	})
 	addr := w.start(t, publicPolicy(), Listener{Kind: Proxy})[0]
 	for _, first := range []string{"CONNECT api.example.test:443 HTTP/1.1\r\n\r\n", "\x05\x01\x00" + socksAsk("api.example.test", 443)} {
-		for _, bytes := range []string{early, string(clientHello(t, "api.example.test")) + early} {
+		for _, bytes := range []string{early, string(tlstest.ClientHello(t, "api.example.test")) + early} {
 			c := dial(t, addr)
 			send(t, c, first+bytes)
 			check(t, c.CloseWrite())

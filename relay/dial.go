@@ -7,10 +7,10 @@ import (
 	"net/netip"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/sandboxrun/sandboxrun/netpolicy"
+	"github.com/sandboxrun/sandboxrun/relay/pipe"
 )
 
 // maxAddresses bounds the addresses of one host that are judged and dialed, because the owner of a name can give it thousands.
@@ -19,13 +19,13 @@ const maxAddresses = 16
 // connect makes an allowed connection to a host. The name is resolved once, every address is judged, and the connection goes to
 // the very address that was: a name that resolves to something else a moment later (DNS rebinding) gains nothing. The
 // decision is good for an event, whatever the error. The error is a *refusal or a *failure.
-func (s *server) connect(ctx context.Context, host string, port int) (stream, netpolicy.Decision, error) {
+func (s *server) connect(ctx context.Context, host string, port int) (pipe.Stream, netpolicy.Decision, error) {
 	d := s.judge.Name(host, port)
 	return s.connectBy(ctx, d, s.judge.Proxy(s.cfg.Upstream, d, false), false)
 }
 
 // connectBy connects to a host whose name was judged, through proxy unless that is nil. plain is passed to through.
-func (s *server) connectBy(ctx context.Context, d netpolicy.Decision, proxy *netpolicy.Proxy, plain bool) (stream, netpolicy.Decision, error) {
+func (s *server) connectBy(ctx context.Context, d netpolicy.Decision, proxy *netpolicy.Proxy, plain bool) (pipe.Stream, netpolicy.Decision, error) {
 	if !d.Allow {
 		return nil, d, refuse(d)
 	}
@@ -90,7 +90,7 @@ func (s *server) addresses(ctx context.Context, d netpolicy.Decision) ([]netip.A
 }
 
 // dialFirst dials addresses in order and sets last to the one that it dialed last. Each gets an equal share of the time that is left.
-func (s *server) dialFirst(ctx context.Context, addrs []netip.Addr, port int, last *netip.Addr) (c stream, err error) {
+func (s *server) dialFirst(ctx context.Context, addrs []netip.Addr, port int, last *netip.Addr) (c pipe.Stream, err error) {
 	for i, a := range addrs {
 		*last = a
 		if c, err = s.dialOne(ctx, a, port, len(addrs)-i); err == nil {
@@ -100,7 +100,7 @@ func (s *server) dialFirst(ctx context.Context, addrs []netip.Addr, port int, la
 	return nil, err
 }
 
-func (s *server) dialOne(ctx context.Context, a netip.Addr, port, left int) (stream, error) {
+func (s *server) dialOne(ctx context.Context, a netip.Addr, port, left int) (pipe.Stream, error) {
 	if deadline, ok := ctx.Deadline(); ok {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, time.Until(deadline)/time.Duration(left))
@@ -110,14 +110,14 @@ func (s *server) dialOne(ctx context.Context, a netip.Addr, port, left int) (str
 }
 
 // dial connects to an address that was judged, or that the policy forwards to.
-func (s *server) dial(ctx context.Context, network, addr string) (stream, error) {
+func (s *server) dial(ctx context.Context, network, addr string) (pipe.Stream, error) {
 	c, err := s.cfg.Dial(ctx, network, addr)
 	if err != nil {
 		return nil, err
 	}
-	st, ok := c.(stream)
+	st, ok := c.(pipe.Stream)
 	if !ok {
-		shut(c)
+		pipe.Shut(c)
 		return nil, fmt.Errorf("dial %s: a %T cannot be half-closed", addr, c)
 	}
 	return st, nil
@@ -135,39 +135,4 @@ func resolve(ctx context.Context, host string) ([]netip.Addr, error) {
 	}
 	r := net.Resolver{PreferGo: true} // the binary is static
 	return r.LookupNetIP(ctx, "ip", host+".")
-}
-
-// interfaceAddresses lists the addresses of this machine.
-func interfaceAddresses() ([]netip.Addr, error) {
-	nets, err := net.InterfaceAddrs()
-	if err != nil {
-		return nil, fmt.Errorf("list own addresses: %w", err)
-	}
-	var own []netip.Addr
-	for _, n := range nets {
-		if p, err := netip.ParsePrefix(n.String()); err == nil {
-			own = append(own, p.Addr())
-		}
-	}
-	return own, nil
-}
-
-// ownAddresses caches the list for a second, because listing the interfaces costs many times as much as a connection.
-type ownAddresses struct {
-	mu    sync.Mutex
-	list  []netip.Addr
-	until time.Time
-}
-
-func (o *ownAddresses) get(list func() ([]netip.Addr, error)) ([]netip.Addr, error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if now := time.Now(); now.After(o.until) {
-		own, err := list()
-		if err != nil {
-			return nil, err
-		}
-		o.list, o.until = own, now.Add(time.Second)
-	}
-	return o.list, nil
 }

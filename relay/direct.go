@@ -6,6 +6,8 @@ import (
 	"net"
 	"net/netip"
 	"time"
+
+	"github.com/sandboxrun/sandboxrun/relay/pipe"
 )
 
 // byAddress serves the connections to a port on all addresses.
@@ -36,7 +38,7 @@ func (s *server) direct(ctx context.Context, port int, local netip.Addr, in *net
 	ev := Event{Time: time.Now(), Kind: "direct", Port: port}
 	host, ok := s.names.host(local)
 	if !ok {
-		reset(in)
+		pipe.Reset(in)
 		ev.Host = local.Unmap().String()
 		s.events.end(ev, Refused, "no name has this address")
 		return
@@ -44,9 +46,9 @@ func (s *server) direct(ctx context.Context, port int, local netip.Addr, in *net
 	out, d, err := s.connect(ctx, host, port)
 	ev.decided(d)
 	if err != nil {
-		s.events.answered(ev, err, func() { reset(in) })
+		s.events.answered(ev, err, func() { pipe.Reset(in) })
 		return
 	}
-	ev.Up, ev.Down, err = join(ctx, in, out, s.guardName(d.Host, d.Port, bufio.NewReaderSize(in, readAhead)), nil)
+	ev.Up, ev.Down, err = pipe.Join(ctx, in, out, s.guardName(d.Host, d.Port, bufio.NewReaderSize(in, readAhead)), nil)
 	s.events.endWith(ev, err)
 }

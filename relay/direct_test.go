@@ -14,6 +14,8 @@ import (
 	"golang.org/x/net/dns/dnsmessage"
 
 	"github.com/sandboxrun/sandboxrun/netpolicy"
+	"github.com/sandboxrun/sandboxrun/relay/pipe"
+	"github.com/sandboxrun/sandboxrun/relay/tlsname/tlstest"
 )
 
 // directWorld starts dns and a direct listener, at whose real port every rule and server is.
@@ -40,7 +42,7 @@ func directWorld(t *testing.T, server func(c *net.TCPConn)) (w *world, connect f
 	t.Cleanup(func() { cancel(); check(t, <-done) })
 	dns, err := net.Dial("udp", addrs[0])
 	check(t, err)
-	t.Cleanup(func() { shut(dns) })
+	t.Cleanup(func() { pipe.Shut(dns) })
 	return w, func(host string) (net.Conn, error) {
 		if !strings.HasPrefix(host, "127.") {
 			m := ask(t, dns, queryFor(t, host+".", dnsmessage.TypeA, false))
@@ -49,7 +51,7 @@ func directWorld(t *testing.T, server func(c *net.TCPConn)) (w *world, connect f
 		}
 		c, err := net.Dial("tcp4", net.JoinHostPort(host, strconv.Itoa(p)))
 		if err == nil {
-			t.Cleanup(func() { shut(c) })
+			t.Cleanup(func() { pipe.Shut(c) })
 			_ = c.SetDeadline(time.Now().Add(10 * time.Second))
 		}
 		return c, err
@@ -61,7 +63,7 @@ func TestDirect(t *testing.T) {
 		_, _ = io.WriteString(c, "220 hello\r\n")
 		_, _ = io.Copy(c, c)
 	})
-	good, evil := clientHello(t, "api.example.test"), clientHello(t, "evil.test")
+	good, evil := tlstest.ClientHello(t, "api.example.test"), tlstest.ClientHello(t, "evil.test")
 	for i, test := range []struct{ host, sent, verdict, reason string }{
 		{"api.example.test", "abc", Allowed, ""},
 		{"api.example.test", string(good), Allowed, ""},
@@ -80,7 +82,7 @@ func TestDirect(t *testing.T) {
 			b := make([]byte, len(test.sent))
 			n, _ := io.ReadFull(c, b)
 			got = string(b[:n])
-			shut(c)
+			pipe.Shut(c)
 		} else if err == nil {
 			if b, err := io.ReadAll(c); err == nil || len(b) > 0 {
 				t.Errorf("%s: %q, %v", test.host, b, err)

@@ -8,10 +8,12 @@ import (
 	"net"
 	"net/netip"
 	"strings"
-	"sync"
 	"time"
 
 	"golang.org/x/net/dns/dnsmessage"
+
+	"github.com/sandboxrun/sandboxrun/relay/pace"
+	"github.com/sandboxrun/sandboxrun/relay/pipe"
 )
 
 const (
@@ -29,7 +31,7 @@ const (
 func (s *server) dnsUDP(ctx context.Context, c *net.UDPConn) error {
 	buf := make([]byte, maxQuery)
 	for {
-		s.pace.wait(ctx)
+		s.pace.Wait(ctx)
 		n, from, err := c.ReadFromUDPAddrPort(buf)
 		if errors.Is(err, net.ErrClosed) {
 			return nil
@@ -43,14 +45,14 @@ func (s *server) dnsUDP(ctx context.Context, c *net.UDPConn) error {
 			_, _ = c.WriteToUDPAddrPort(answer, from) // whoever did not get it asks again
 		}
 		if !ok {
-			s.queries.wait(ctx, smallRefusal)
+			s.queries.Wait(ctx, pace.SmallRefusal)
 		}
 	}
 }
 
 // dnsTCP answers the queries of one connection.
 func (s *server) dnsTCP(ctx context.Context, c *net.TCPConn) {
-	defer shut(c)
+	defer pipe.Shut(c)
 	buf := make([]byte, maxQuery)
 	for {
 		_ = c.SetDeadline(time.Now().Add(dnsIdle)) // it fails only where the read will too
@@ -64,13 +66,13 @@ func (s *server) dnsTCP(ctx context.Context, c *net.TCPConn) {
 		if _, err := io.ReadFull(c, buf[:n]); err != nil {
 			return
 		}
-		s.pace.wait(ctx)
+		s.pace.Wait(ctx)
 		answer, ok := s.answerDNS(buf[:n])
 		if answer == nil {
 			return
 		}
 		if !ok {
-			s.queries.wait(ctx, smallRefusal)
+			s.queries.Wait(ctx, pace.SmallRefusal)
 		}
 		if _, err := c.Write(append(binary.BigEndian.AppendUint16(nil, uint16(len(answer))), answer...)); err != nil {
 			return
@@ -167,40 +169,4 @@ func build(h dnsmessage.Header, q *dnsmessage.Question, addr netip.Addr, edns bo
 		return nil
 	}
 	return msg
-}
-
-// refusals limits the events of refused names: one for each name, at a limited rate.
-type refusals struct {
-	mu       sync.Mutex
-	reported map[string]bool
-	tokens   float64
-	last     time.Time
-}
-
-func (r *refusals) refused(events *eventSink, ev Event, reason string) {
-	if r.fits(ev.Host, ev.Time) {
-		events.report(ev, Refused, reason)
-	}
-}
-
-func (r *refusals) fits(host string, now time.Time) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.reported == nil {
-		r.reported, r.tokens, r.last = map[string]bool{}, noteBurst, now
-	}
-	if r.reported[host] {
-		return false
-	}
-	r.tokens = min(noteBurst, r.tokens+now.Sub(r.last).Seconds())
-	r.last = now
-	if r.tokens < 1 {
-		return false
-	}
-	r.tokens--
-	if len(r.reported) >= maxRefused {
-		clear(r.reported)
-	}
-	r.reported[host] = true
-	return true
 }

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/net/dns/dnsmessage"
 
 	"github.com/sandboxrun/sandboxrun/netpolicy"
+	"github.com/sandboxrun/sandboxrun/relay/pipe"
 )
 
 func queryFor(t testing.TB, name string, kind dnsmessage.Type, edns bool) []byte {
@@ -61,7 +62,7 @@ func TestDNS(t *testing.T) {
 	for i, network := range []string{"udp", "tcp"} {
 		c, err := net.Dial(network, addrs[i])
 		check(t, err)
-		defer shut(c)
+		defer pipe.Shut(c)
 		for _, test := range []struct {
 			name string
 			kind dnsmessage.Type
@@ -128,7 +129,7 @@ func TestDNSPoolUsedUp(t *testing.T) {
 	})[0]
 	c, err := net.Dial("udp", addr)
 	check(t, err)
-	defer shut(c)
+	defer pipe.Shut(c)
 	for i, want := range []dnsmessage.RCode{0, 0, dnsmessage.RCodeServerFailure, dnsmessage.RCodeServerFailure} {
 		if m := ask(t, c, queryFor(t, fmt.Sprintf("n%d.test.", i), dnsmessage.TypeA, false)); m.RCode != want {
 			t.Errorf("%d: %v", i, m.RCode)

@@ -18,6 +18,9 @@ type refusal struct {
 
 func (r *refusal) Error() string { return r.explain }
 
+// Refusal makes it a pipe.Refusal: a connection that is refused is reset.
+func (r *refusal) Refusal() {}
+
 func refuse(d netpolicy.Decision) *refusal { return &refusal{reason: d.Reason, explain: d.Explain()} }
 
 func refusef(format string, args ...any) *refusal {

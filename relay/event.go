@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/sandboxrun/sandboxrun/netpolicy"
+	"github.com/sandboxrun/sandboxrun/relay/http1"
+	"github.com/sandboxrun/sandboxrun/relay/pace"
 )
 
 // Verdicts of an event.
@@ -45,7 +47,7 @@ func (ev *Event) decided(d netpolicy.Decision) {
 type eventSink struct {
 	mu    sync.Mutex
 	note  func(Event)
-	brake brake
+	brake pace.Brake
 	ctx   context.Context //nolint:containedctx // of Serve; its end ends all waits
 }
 
@@ -57,7 +59,7 @@ func (n *eventSink) end(ev Event, verdict, reason string) {
 // slow delays the caller unless the connection was allowed.
 func (n *eventSink) slow(verdict string) {
 	if verdict != Allowed {
-		n.brake.wait(n.ctx, 1)
+		n.brake.Wait(n.ctx, 1)
 	}
 }
 
@@ -65,7 +67,7 @@ func (n *eventSink) slow(verdict string) {
 // answer.
 func (n *eventSink) answered(ev Event, err error, answer func()) {
 	verdict, reason := verdictOf(err)
-	if _, ok := errors.AsType[*badRequest](err); ok {
+	if _, ok := errors.AsType[*http1.BadRequest](err); ok {
 		verdict = Refused
 	}
 	if verdict == Refused {

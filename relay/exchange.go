@@ -1,7 +1,6 @@
 package relay
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -11,6 +10,9 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/sandboxrun/sandboxrun/relay/http1"
+	"github.com/sandboxrun/sandboxrun/relay/pipe"
 )
 
 // maxResponseHead is how many bytes of a response's head are read.
@@ -28,7 +30,7 @@ var errStale = errors.New("the server closed the connection without an answer")
 //	       ◀─head, body───── respond ◀──────
 type exchange struct {
 	*client
-	head    *head
+	head    *http1.Head
 	up      *upstream
 	path    string
 	expects bool // the client waits for "100 Continue" before it sends the body
@@ -46,24 +48,24 @@ type exchange struct {
 }
 
 // exchange serves one request and says whether there can be another one on this connection.
-func (c *client) exchange(ctx context.Context, ev Event, h *head) bool {
-	t, err := absolute(h.target)
-	expect := h.values("Expect")
+func (c *client) exchange(ctx context.Context, ev Event, h *http1.Head) bool {
+	t, err := http1.Absolute(h.Target)
+	expect := h.Values("Expect")
 	if err == nil && len(expect) > 0 && (len(expect) > 1 || !strings.EqualFold(expect[0], "100-continue")) {
-		err = &badRequest{statusExpectation, "the only expectation is 100-continue"}
+		err = &http1.BadRequest{Status: http1.StatusExpectation, Why: "the only expectation is 100-continue"}
 	}
 	if err != nil {
 		c.refuse(ev, h, err)
 		return false
 	}
 	for tries := 0; ; tries++ {
-		d, err := c.reach(ctx, t, h.upgrade() != "")
+		d, err := c.reach(ctx, t, h.Upgrade() != "")
 		ev.decided(d)
 		if err != nil {
 			return c.unreached(ev, h, err)
 		}
-		x := &exchange{client: c, head: h, up: c.up, path: t.path, expects: len(expect) > 0 && h.length != 0 && h.minor > 0}
-		again := c.up.used && tries == 0 && h.length == 0 && isSafe(h.method)
+		x := &exchange{client: c, head: h, up: c.up, path: t.Path, expects: len(expect) > 0 && h.Length != 0 && h.Minor > 0}
+		again := c.up.used && tries == 0 && h.Length == 0 && isSafe(h.Method)
 		c.up.used = true
 		keep, err := x.run(ctx)
 		if errors.Is(err, errStale) && again {
@@ -76,8 +78,8 @@ func (c *client) exchange(ctx context.Context, ev Event, h *head) bool {
 }
 
 // unreached answers a request that went nowhere.
-func (c *client) unreached(ev Event, h *head, err error) bool {
-	if h.length != 0 || !h.keepAlive() {
+func (c *client) unreached(ev Event, h *http1.Head, err error) bool {
+	if h.Length != 0 || !h.KeepAlive() {
 		c.refuse(ev, h, err)
 		return false
 	}
@@ -96,14 +98,14 @@ func isSafe(method string) bool {
 
 // run carries the exchange. An error means that there was no whole response.
 func (x *exchange) run(ctx context.Context) (keep bool, err error) {
-	stop := context.AfterFunc(ctx, func() { reset(x.up) })
+	stop := context.AfterFunc(ctx, func() { pipe.Reset(x.up) })
 	defer stop()
 	if _, err := io.WriteString(x.up, x.forwardHead()); err != nil {
 		return false, errStale
 	}
 	x.proceed, x.over = make(chan struct{}), make(chan struct{})
 	x.uploaded, x.sendEnded = make(chan struct{}), make(chan struct{})
-	if x.head.length == 0 {
+	if x.head.Length == 0 {
 		close(x.uploaded)
 	}
 	go x.sendBody()
@@ -113,7 +115,7 @@ func (x *exchange) run(ctx context.Context) (keep bool, err error) {
 		x.stopSending()
 		return false, err
 	}
-	if resp.status == statusSwitching {
+	if resp.Status == http1.StatusSwitching {
 		x.stopSending()
 		return false, x.switchProtocols(ctx, resp)
 	}
@@ -124,7 +126,7 @@ func (x *exchange) run(ctx context.Context) (keep bool, err error) {
 
 // finish closes connections that cannot be used again, and ends the event.
 func (x *exchange) finish(ev Event, keep bool, err error) bool {
-	var b *badRequest
+	var b *http1.BadRequest
 	switch {
 	case errors.As(x.sendErr, &b) && !x.begun:
 		x.client.refuse(ev, x.head, b)
@@ -135,7 +137,7 @@ func (x *exchange) finish(ev Event, keep bool, err error) bool {
 		x.client.refuse(ev, x.head, &badGateway{err})
 		return false
 	case err != nil:
-		reset(x.conn) // a response that is cut off must not look whole
+		pipe.Reset(x.conn) // a response that is cut off must not look whole
 	}
 	if !keep && err == nil {
 		x.closeAfterAnswer()
@@ -168,7 +170,7 @@ func (x *exchange) uploadedWithin(within time.Duration) bool {
 // stopSending ends sendBody, which waits for the client, or for the server to take the rest of a body that it did not want.
 func (x *exchange) stopSending() {
 	if !x.uploadedWithin(0) {
-		reset(x.up)
+		pipe.Reset(x.up)
 	}
 	_ = x.conn.SetReadDeadline(time.Unix(1, 0))
 	<-x.sendEnded
@@ -180,31 +182,31 @@ func (x *exchange) stopSending() {
 func (x *exchange) forwardHead() string {
 	h, d := x.head, x.up.decision
 	var b strings.Builder
-	host := hostField(d.Host, d.Port)
+	host := http1.HostField(d.Host, d.Port)
 	if p := x.up.proxy; p != nil {
-		fmt.Fprintf(&b, "%s http://%s%s HTTP/1.1\r\nHost: %s\r\n%s", h.method, host, x.path, host, authorization(p))
+		fmt.Fprintf(&b, "%s http://%s%s HTTP/1.1\r\nHost: %s\r\n%s", h.Method, host, x.path, host, authorization(p))
 	} else {
-		fmt.Fprintf(&b, "%s %s HTTP/1.1\r\nHost: %s\r\n", h.method, x.path, host)
+		fmt.Fprintf(&b, "%s %s HTTP/1.1\r\nHost: %s\r\n", h.Method, x.path, host)
 	}
-	connection := h.values("Connection")
-	for _, f := range h.header {
-		if !hopByHop(f.name, connection) && !strings.EqualFold(f.name, "Expect") {
-			b.WriteString(f.name + ": " + f.value + "\r\n")
+	connection := h.Values("Connection")
+	for _, f := range h.Header {
+		if !http1.HopByHop(f.Name, connection) && !strings.EqualFold(f.Name, "Expect") {
+			b.WriteString(f.Name + ": " + f.Value + "\r\n")
 		}
 	}
 	switch {
-	case h.length == chunked:
+	case h.Length == http1.Chunked:
 		b.WriteString("Transfer-Encoding: chunked\r\n")
-	case h.length > 0, len(h.values("Content-Length")) > 0:
-		b.WriteString("Content-Length: " + strconv.FormatInt(h.length, 10) + "\r\n")
+	case h.Length > 0, len(h.Values("Content-Length")) > 0:
+		b.WriteString("Content-Length: " + strconv.FormatInt(h.Length, 10) + "\r\n")
 	}
 	if x.expects {
 		b.WriteString("Expect: 100-continue\r\n")
 	}
-	if h.has("Te", "trailers") {
+	if h.Has("Te", "trailers") {
 		b.WriteString("TE: trailers\r\n")
 	}
-	if up := h.upgrade(); up != "" {
+	if up := h.Upgrade(); up != "" {
 		b.WriteString("Connection: Upgrade\r\nUpgrade: " + up + "\r\n")
 	}
 	b.WriteString("\r\n")
@@ -212,30 +214,30 @@ func (x *exchange) forwardHead() string {
 }
 
 // answered reads responses until the final one, and passes interim ones on.
-func (x *exchange) answered() (*response, error) {
+func (x *exchange) answered() (*http1.Response, error) {
 	if _, err := x.up.r.Peek(1); err != nil {
 		return nil, errStale
 	}
 	for {
-		resp, err := readResponse(x.up.r, maxResponseHead, x.head.method)
+		resp, err := http1.ReadResponse(x.up.r, maxResponseHead, x.head.Method)
 		if err != nil {
 			return nil, fmt.Errorf("read the server's answer: %w", err)
 		}
 		switch {
-		case resp.status == statusSwitching:
-			if x.head.upgrade() == "" {
+		case resp.Status == http1.StatusSwitching:
+			if x.head.Upgrade() == "" {
 				return nil, errors.New("the server changes the protocol, which was not asked for")
 			}
 			return resp, nil
-		case resp.status == statusProxyAuth && x.up.proxy != nil: // it is not the program that is asked
+		case resp.Status == http1.StatusProxyAuth && x.up.proxy != nil: // it is not the program that is asked
 			return nil, &failure{causeProxyAuth, x.up.decision.Host, x.up.decision.Port}
-		case resp.status >= 200:
+		case resp.Status >= 200:
 			return resp, nil
-		case resp.status == statusContinue:
+		case resp.Status == http1.StatusContinue:
 			x.continued()
-		case x.head.minor > 0: // 103 Early Hints
+		case x.head.Minor > 0: // 103 Early Hints
 			x.out.Lock()
-			_, err = io.WriteString(x.conn, resp.write(""))
+			_, err = io.WriteString(x.conn, resp.Render(""))
 			x.out.Unlock()
 			if err != nil {
 				return nil, err
@@ -245,25 +247,13 @@ func (x *exchange) answered() (*response, error) {
 }
 
 // switchProtocols passes the 101 on, then copies bytes both ways until both sides end.
-func (x *exchange) switchProtocols(ctx context.Context, resp *response) error {
+func (x *exchange) switchProtocols(ctx context.Context, resp *http1.Response) error {
 	x.begun = true
-	extra := "Connection: Upgrade\r\nUpgrade: " + strings.Join(resp.values("Upgrade"), ", ") + "\r\n"
-	if _, err := io.WriteString(x.conn, resp.write(extra)); err != nil {
+	extra := "Connection: Upgrade\r\nUpgrade: " + strings.Join(resp.Values("Upgrade"), ", ") + "\r\n"
+	if _, err := io.WriteString(x.conn, resp.Render(extra)); err != nil {
 		return err
 	}
 	var err error
-	x.sent, x.got, err = join(ctx, x.conn, x.up.stream, rest(x.r), rest(x.up.r))
+	x.sent, x.got, err = pipe.Join(ctx, x.conn, x.up.Stream, pipe.Rest(x.r), pipe.Rest(x.up.r))
 	return err
-}
-
-// rest sends the bytes in the buffer.
-func rest(r *bufio.Reader) prelude {
-	return func(dst io.Writer) (int64, error) {
-		b, _ := r.Peek(r.Buffered())
-		if len(b) == 0 {
-			return 0, nil
-		}
-		n, err := dst.Write(b)
-		return int64(n), err
-	}
 }

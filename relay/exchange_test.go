@@ -13,6 +13,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/sandboxrun/sandboxrun/relay/pipe"
 )
 
 const wsAsk = "GET http://api.example.test/ws HTTP/1.1\r\nHost: api.example.test\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Key: eA==\r\nSec-WebSocket-Version: 13\r\n\r\n"
@@ -265,7 +267,7 @@ func TestClientGone(t *testing.T) {
 				check(t, c.CloseWrite())
 			}
 			time.Sleep(50 * time.Millisecond)
-			reset(c)
+			pipe.Reset(c)
 			select {
 			case <-gone:
 			case <-time.After(5 * time.Second):

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/sandboxrun/sandboxrun/relay/pipe"
 )
 
 // forward is a port inside that stands for one target outside.
@@ -33,18 +35,18 @@ func (s *server) forward(ctx context.Context, f forward, in *net.TCPConn) {
 	ev := Event{Time: time.Now(), Kind: "forward", Host: f.Target, Port: f.Port, Rule: fmt.Sprintf("%d=%s", f.Port, f.Target)}
 	out, err := s.dialTarget(ctx, f)
 	if err != nil {
-		reset(in)
+		pipe.Reset(in)
 		if errno := syscall.Errno(0); errors.As(err, &errno) {
 			err = errno // the rest of the message would only repeat the target
 		}
 		s.events.end(ev, Failed, fmt.Sprintf("connect %s: %v", f.Target, err))
 		return
 	}
-	ev.Up, ev.Down, err = join(ctx, in, out, nil, nil)
+	ev.Up, ev.Down, err = pipe.Join(ctx, in, out, nil, nil)
 	s.events.endWith(ev, err)
 }
 
-func (s *server) dialTarget(ctx context.Context, f forward) (stream, error) {
+func (s *server) dialTarget(ctx context.Context, f forward) (pipe.Stream, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.lim.Dial)
 	defer cancel()
 	if f.socket == "" {
@@ -60,7 +62,7 @@ func (s *server) dialTarget(ctx context.Context, f forward) (stream, error) {
 
 // dialHost connects to a forward's host. 127.0.0.1 stands for ::1 too: many servers that listen
 // on "localhost" listen on one of the two (Node from 17 on: on ::1), and the policy's author thinks of a port.
-func (s *server) dialHost(ctx context.Context, target string) (stream, error) {
+func (s *server) dialHost(ctx context.Context, target string) (pipe.Stream, error) {
 	c, err := s.dial(ctx, "tcp", target)
 	port, is4 := strings.CutPrefix(target, "127.0.0.1:")
 	if !is4 || !errors.Is(err, syscall.ECONNREFUSED) {

@@ -15,6 +15,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/sandboxrun/sandboxrun/relay/pipe"
 )
 
 // forwardTo starts a relay with one forward, and gives its address.
@@ -69,7 +71,7 @@ func TestForwardReset(t *testing.T) {
 		}))
 		c := dial(t, addr)
 		send(t, c, "x")
-		reset(c)
+		pipe.Reset(c)
 		if err := <-heard; !errors.Is(err, syscall.ECONNRESET) {
 			t.Errorf("the server heard %v", err)
 		}
@@ -79,13 +81,13 @@ func TestForwardReset(t *testing.T) {
 		_, addr := forwardTo(t, tcpServer(t, func(c *net.TCPConn) {
 			_, _ = io.Copy(io.Discard, c)
 			heard <- true
-			untilDead(c)
+			pipe.UntilDead(c)
 			heard <- true
 		}))
 		c := dial(t, addr)
 		check(t, c.CloseWrite())
 		<-heard
-		reset(c)
+		pipe.Reset(c)
 		select {
 		case <-heard:
 		case <-time.After(5 * time.Second):
@@ -95,7 +97,7 @@ func TestForwardReset(t *testing.T) {
 	t.Run("by the server", func(t *testing.T) {
 		_, addr := forwardTo(t, tcpServer(t, func(c *net.TCPConn) {
 			_, _ = io.ReadFull(c, make([]byte, 1))
-			reset(c)
+			pipe.Reset(c)
 		}))
 		c := dial(t, addr)
 		send(t, c, "x")
@@ -202,7 +204,7 @@ func TestForwardManyAtOnce(t *testing.T) {
 				errs <- err
 				return
 			}
-			defer shut(c)
+			defer pipe.Shut(c)
 			want := fmt.Sprintf("%06d", i)
 			_, _ = io.WriteString(c, want)
 			if got, err := io.ReadAll(c); err != nil || string(got) != want {

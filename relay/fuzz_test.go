@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"github.com/sandboxrun/sandboxrun/netpolicy"
+	"github.com/sandboxrun/sandboxrun/relay/http1"
+	"github.com/sandboxrun/sandboxrun/relay/pipe"
 )
 
 // oracle is a proxy whose dialer keeps account of what it was told to dial, and connects to a server that says what it hears.
@@ -87,7 +89,7 @@ func (o *oracle) try(t *testing.T, sent []byte) {
 	t.Helper()
 	c, err := net.Dial("tcp4", o.addr)
 	check(t, err)
-	defer shut(c)
+	defer pipe.Shut(c)
 	_ = c.SetDeadline(time.Now().Add(10 * time.Second))
 	_, _ = c.Write(sent)
 	tcp, _ := c.(*net.TCPConn)
@@ -144,30 +146,30 @@ func FuzzSocks(f *testing.F) {
 	f.Fuzz(func(t *testing.T, sent []byte) { o.try(t, append([]byte("\x05\x01\x00"), sent...)) })
 }
 
-// What readHead passes is read in one way only: written anew and read again it is the same.
+// What ReadHead passes is read in one way only: written anew and read again it is the same.
 func FuzzHead(f *testing.F) {
 	f.Add([]byte("GET http://api.test/ HTTP/1.1\r\nHost: api.test\r\nX:  y \r\n\r\n"))
 	f.Add([]byte("POST http://api.test:80/a?b HTTP/1.0\r\nContent-Length: 3\r\nConnection: close, x\r\n\r\nabc"))
 	f.Add([]byte("POST http://api.test/ HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n"))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		h, err := readHead(reader(b), 64<<10)
+		h, err := http1.ReadHead(reader(b), 64<<10)
 		if err != nil {
 			return
 		}
-		to, err := absolute(h.target)
+		to, err := http1.Absolute(h.Target)
 		if err != nil {
 			return
 		}
-		x := &exchange{head: h, path: to.path, up: &upstream{decision: netpolicy.Decision{Host: "checked.test", Port: 8080}}}
+		x := &exchange{head: h, path: to.Path, up: &upstream{decision: netpolicy.Decision{Host: "checked.test", Port: 8080}}}
 		text := x.forwardHead()
-		again, err := readHead(reader([]byte(text)), 128<<10)
+		again, err := http1.ReadHead(reader([]byte(text)), 128<<10)
 		if err != nil {
 			t.Fatalf("%q became %q: %v", b, text, err)
 		}
-		if again.method != h.method || again.target != to.path || again.length != h.length || again.minor != 1 {
+		if again.Method != h.Method || again.Target != to.Path || again.Length != h.Length || again.Minor != 1 {
 			t.Errorf("%q became %q", b, text)
 		}
-		if hosts := again.values("Host"); len(hosts) != 1 || hosts[0] != "checked.test:8080" {
+		if hosts := again.Values("Host"); len(hosts) != 1 || hosts[0] != "checked.test:8080" {
 			t.Errorf("%q became %q", b, text)
 		}
 		if bytes.Contains([]byte(text), []byte("\r\n\r\n")) && !strings.HasSuffix(text, "\r\n\r\n") {
@@ -176,13 +178,13 @@ func FuzzHead(f *testing.F) {
 	})
 }
 
-// What readResponse passes net/http reads in the same way, and no less of it belongs to the body once it is written anew.
+// What ReadResponse passes net/http reads in the same way, and no less of it belongs to the body once it is written anew.
 func FuzzResponse(f *testing.F) {
 	f.Add([]byte("HTTP/1.1 200 OK\r\nContent-Length: 3\r\nX: a\n b\n\r\nabc"), "GET")
 	f.Add([]byte("HTTP/1.0 304\nContent-Length: 03\nConnection: keep-alive, x\nX: 1\n\n"), "HEAD")
 	f.Add([]byte("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nContent-Length: 3\r\n\r\n3\r\nabc\r\n0\r\n\r\n"), "POST")
 	f.Fuzz(func(t *testing.T, b []byte, method string) {
-		resp, err := readResponse(reader(b), 64<<10, method)
+		resp, err := http1.ReadResponse(reader(b), 64<<10, method)
 		if err != nil {
 			return
 		}
@@ -190,24 +192,24 @@ func FuzzResponse(f *testing.F) {
 		if err != nil {
 			return // it is stricter with the names of trailers, and the like
 		}
-		defer shut(other.Body)
-		length := map[bool]int64{true: -1, false: resp.length}[resp.length < 0]
-		if other.ContentLength != length && method != http.MethodHead && resp.status >= 200 && resp.status != 204 && resp.status != 304 {
-			t.Errorf("%q: length %d, net/http says %d", b, resp.length, other.ContentLength)
+		defer func() { _ = other.Body.Close() }()
+		length := map[bool]int64{true: -1, false: resp.Length}[resp.Length < 0]
+		if other.ContentLength != length && method != http.MethodHead && resp.Status >= 200 && resp.Status != 204 && resp.Status != 304 {
+			t.Errorf("%q: length %d, net/http says %d", b, resp.Length, other.ContentLength)
 		}
-		if (resp.length == chunked) != (len(other.TransferEncoding) > 0) && other.Body != http.NoBody {
-			t.Errorf("%q: %d, net/http says %q", b, resp.length, other.TransferEncoding)
+		if (resp.Length == http1.Chunked) != (len(other.TransferEncoding) > 0) && other.Body != http.NoBody {
+			t.Errorf("%q: %d, net/http says %q", b, resp.Length, other.TransferEncoding)
 		}
-		if other.StatusCode != resp.status || other.Close && !resp.last {
+		if other.StatusCode != resp.Status || other.Close && !resp.Last {
 			t.Errorf("%q: %+v, net/http says %+v", b, resp, other)
 		}
-		text := resp.write((&exchange{head: &head{minor: 1}}).framing(resp, resp.length < 0, true))
-		again, err := readResponse(reader([]byte(text)), 128<<10, method)
-		if err != nil || again.status != resp.status || again.length != resp.length && resp.length != untilEnd {
+		text := resp.Render((&exchange{head: &http1.Head{Minor: 1}}).framing(resp, resp.Length < 0, true))
+		again, err := http1.ReadResponse(reader([]byte(text)), 128<<10, method)
+		if err != nil || again.Status != resp.Status || again.Length != resp.Length && resp.Length != http1.UntilEnd {
 			t.Errorf("%q became %q: %+v, %v", b, text, again, err)
 		}
 		for _, name := range []string{"Connection", "Transfer-Encoding", "Upgrade", "Proxy-Authenticate"} {
-			if len(again.values(name)) > 0 && (name != "Transfer-Encoding" || resp.length >= 0) {
+			if len(again.Values(name)) > 0 && (name != "Transfer-Encoding" || resp.Length >= 0) {
 				t.Errorf("%q became %q", b, text)
 			}
 		}

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/sandboxrun/sandboxrun/netpolicy"
+	"github.com/sandboxrun/sandboxrun/relay/pipe"
 )
 
 // world is what lies outside in a test: names, what they resolve to, and which server really answers at an address. Nothing
@@ -219,12 +220,12 @@ func serveOn(t testing.TB, ln net.Listener, handle func(c net.Conn)) string {
 				return
 			}
 			wg.Go(func() {
-				defer shut(c)
+				defer pipe.Shut(c)
 				handle(c)
 			})
 		}
 	})
-	t.Cleanup(func() { shut(ln); wg.Wait() })
+	t.Cleanup(func() { pipe.Shut(ln); wg.Wait() })
 	return ln.Addr().String()
 }
 
@@ -232,7 +233,7 @@ func dial(t testing.TB, addr string) *net.TCPConn {
 	t.Helper()
 	c, err := net.Dial("tcp4", addr)
 	check(t, err)
-	t.Cleanup(func() { shut(c) })
+	t.Cleanup(func() { pipe.Shut(c) })
 	check(t, c.SetDeadline(time.Now().Add(20*time.Second)))
 	tcp, _ := c.(*net.TCPConn)
 	return tcp
@@ -244,7 +245,7 @@ func dialAndRead(addr string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	defer shut(c)
+	defer pipe.Shut(c)
 	_ = c.SetDeadline(time.Now().Add(20 * time.Second))
 	b, err := io.ReadAll(c)
 	return string(b), err

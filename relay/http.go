@@ -4,13 +4,13 @@ import (
 	"bufio"
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"os"
-	"strings"
 	"time"
 
 	"github.com/sandboxrun/sandboxrun/netpolicy"
+	"github.com/sandboxrun/sandboxrun/relay/http1"
+	"github.com/sandboxrun/sandboxrun/relay/pipe"
 )
 
 // http serves the requests of one connection, each judged by its own target.
@@ -21,16 +21,16 @@ func (c *client) http(ctx context.Context) {
 		if _, err := c.r.Peek(1); err != nil {
 			return
 		}
-		c.pace.wait(ctx)
+		c.pace.Wait(ctx)
 		c.within(c.lim.Header)
 		ev := Event{Time: time.Now(), Kind: "http"}
-		h, err := readHead(c.r, c.lim.Head)
+		h, err := http1.ReadHead(c.r, c.lim.Head)
 		if err != nil {
 			c.badHead(ev, err)
 			return
 		}
 		c.within(0)
-		if h.method == "CONNECT" {
+		if h.Method == "CONNECT" {
 			c.connectMethod(ctx, h)
 			return
 		}
@@ -42,37 +42,37 @@ func (c *client) http(ctx context.Context) {
 
 // badHead answers a malformed request and closes, because the start of the next request is unknown.
 func (c *client) badHead(ev Event, err error) {
-	var b *badRequest
+	var b *http1.BadRequest
 	switch {
 	case errors.As(err, &b):
 	case errors.Is(err, os.ErrDeadlineExceeded):
-		b = &badRequest{statusTimeout, "the head of the request did not arrive in time"}
+		b = &http1.BadRequest{Status: http1.StatusTimeout, Why: "the head of the request did not arrive in time"}
 	default:
 		return
 	}
-	c.refuse(ev, &head{}, b)
+	c.refuse(ev, &http1.Head{}, b)
 }
 
 // connectMethod serves CONNECT. After a refusal the connection is closed: a client that did not wait for the answer has sent bytes
 // of another protocol, which must not be taken for requests.
-func (c *client) connectMethod(ctx context.Context, h *head) {
+func (c *client) connectMethod(ctx context.Context, h *http1.Head) {
 	ev := Event{Time: time.Now(), Kind: "connect"}
-	t, err := parseAuthority(h.target, 0)
-	if err == nil && h.length != 0 {
-		err = bad("CONNECT has no body")
+	t, err := http1.ParseAuthority(h.Target, 0)
+	if err == nil && h.Length != 0 {
+		err = http1.Bad("CONNECT has no body")
 	}
 	if err != nil {
 		c.refuse(ev, h, err)
 		return
 	}
-	out, d, err := c.connect(ctx, t.host, t.port)
+	out, d, err := c.connect(ctx, t.Host, t.Port)
 	ev.decided(d)
 	if err != nil {
 		c.refuse(ev, h, err)
 		return
 	}
 	if _, err := io.WriteString(c.conn, "HTTP/1.1 200 Connection established\r\n\r\n"); err != nil {
-		shut(out)
+		pipe.Shut(out)
 		c.events.end(ev, Failed, "the program closed the connection")
 		return
 	}
@@ -80,7 +80,7 @@ func (c *client) connectMethod(ctx context.Context, h *head) {
 }
 
 // refuse answers with an error and closes the connection.
-func (c *client) refuse(ev Event, h *head, err error) {
+func (c *client) refuse(ev Event, h *http1.Head, err error) {
 	c.events.answered(ev, err, func() {
 		c.answer(h, err, true)
 		c.closeAfterAnswer()
@@ -88,64 +88,29 @@ func (c *client) refuse(ev Event, h *head, err error) {
 }
 
 // answer sends an error.
-func (c *client) answer(h *head, err error, last bool) {
-	_, _ = io.WriteString(c.conn, plainAnswer(statusOf(err), err.Error()+"\n", last, h.method == "HEAD"))
-}
-
-// plainAnswer writes a whole response.
-func plainAnswer(status int, text string, last, headOnly bool) string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "HTTP/1.1 %d %s\r\nContent-Type: text/plain; charset=utf-8\r\nX-Content-Type-Options: nosniff\r\nContent-Length: %d\r\n",
-		status, statusText(status), len(text))
-	if last {
-		b.WriteString("Connection: close\r\n")
-	}
-	b.WriteString("\r\n")
-	if !headOnly {
-		b.WriteString(text)
-	}
-	return b.String()
-}
-
-// Statuses of answers that are the relay's own.
-const (
-	statusBadRequest   = 400
-	statusForbidden    = 403
-	statusTimeout      = 408
-	statusExpectation  = 417
-	statusHeadTooLarge = 431
-	statusBadGateway   = 502
-	statusUnavailable  = 503
-	statusVersion      = 505
-)
-
-func statusText(status int) string {
-	return map[int]string{
-		statusBadRequest: "Bad Request", statusForbidden: "Forbidden", statusTimeout: "Request Timeout",
-		statusExpectation: "Expectation Failed", statusHeadTooLarge: "Request Header Fields Too Large",
-		statusBadGateway: "Bad Gateway", statusUnavailable: "Service Unavailable", statusVersion: "HTTP Version Not Supported",
-	}[status]
+func (c *client) answer(h *http1.Head, err error, last bool) {
+	_, _ = io.WriteString(c.conn, http1.PlainAnswer(statusOf(err), err.Error()+"\n", last, h.Method == "HEAD"))
 }
 
 func statusOf(err error) int {
-	var b *badRequest
+	var b *http1.BadRequest
 	var no *refusal
 	var f *failure
 	switch {
 	case errors.As(err, &b):
-		return b.status
+		return b.Status
 	case errors.As(err, &no):
-		return statusForbidden
+		return http1.StatusForbidden
 	case errors.As(err, &f) && f.why == causeBusy:
-		return statusUnavailable
+		return http1.StatusUnavailable
 	}
-	return statusBadGateway
+	return http1.StatusBadGateway
 }
 
 // upstream is a connection to the server of the last request. It belongs to one client's connection and serves nobody
 // else's, so what a server ties to a connection (as NTLM does) stays with the program that made it.
 type upstream struct {
-	stream
+	pipe.Stream
 	r        *bufio.Reader // of stream
 	decision netpolicy.Decision
 	proxy    *netpolicy.Proxy // not nil: the connection ends there, and each request says for which host it is
@@ -155,8 +120,8 @@ type upstream struct {
 // reach gives a connection to a request's server: the last one, if that is to the same host and still there. The rules are asked about
 // each request. An HTTP proxy gets the request itself, because most let no tunnel to port 80 be made; a request to change the protocol
 // does need a tunnel.
-func (c *client) reach(ctx context.Context, t target, upgrade bool) (netpolicy.Decision, error) {
-	d := c.judge.Name(t.host, t.port)
+func (c *client) reach(ctx context.Context, t http1.Target, upgrade bool) (netpolicy.Decision, error) {
+	d := c.judge.Name(t.Host, t.Port)
 	proxy := c.judge.Proxy(c.cfg.Upstream, d, true)
 	plain := proxy != nil && proxy.Scheme == netpolicy.ProxyHTTP && !upgrade
 	if c.up != nil && d.Allow && c.up.decision.Host == d.Host && c.up.decision.Port == d.Port && (c.up.proxy != nil) == plain && c.up.fresh() {
@@ -167,7 +132,7 @@ func (c *client) reach(ctx context.Context, t target, upgrade bool) (netpolicy.D
 	if err != nil {
 		return d, err
 	}
-	c.up = &upstream{stream: out, r: bufio.NewReaderSize(out, readAhead), decision: d}
+	c.up = &upstream{Stream: out, r: bufio.NewReaderSize(out, readAhead), decision: d}
 	if plain {
 		c.up.proxy = proxy
 	}
@@ -176,7 +141,7 @@ func (c *client) reach(ctx context.Context, t target, upgrade bool) (netpolicy.D
 
 func (c *client) dropUpstream() {
 	if c.up != nil {
-		shut(c.up)
+		pipe.Shut(c.up)
 		c.up = nil
 	}
 }
@@ -187,8 +152,8 @@ func (u *upstream) fresh() bool {
 		return false
 	}
 	quiet := false
-	if raw, err := rawConn(u.stream); err == nil {
-		_ = raw.Control(func(fd uintptr) { quiet = !readable(fd) })
+	if raw, err := pipe.RawConn(u.Stream); err == nil {
+		_ = raw.Control(func(fd uintptr) { quiet = !pipe.Readable(fd) })
 	}
 	return quiet
 }

@@ -209,7 +209,7 @@ func TestHTTPRaw(t *testing.T) {
 			send(t, c, test.sent)
 			resp, err := http.ReadResponse(bufio.NewReader(c), nil)
 			check(t, err)
-			defer shut(resp.Body)
+			defer func() { _ = resp.Body.Close() }()
 			b, err := io.ReadAll(resp.Body)
 			if resp.StatusCode != 200 || string(b) != "ok" || err != nil {
 				t.Errorf("%d %q %v", resp.StatusCode, b, err)

@@ -6,6 +6,9 @@ import (
 	"io"
 	"net"
 	"time"
+
+	"github.com/sandboxrun/sandboxrun/relay/http1"
+	"github.com/sandboxrun/sandboxrun/relay/pipe"
 )
 
 const (
@@ -28,7 +31,7 @@ type client struct {
 // proxy serves HTTP or SOCKS5; the first byte decides.
 func (s *server) proxy(ctx context.Context, conn *net.TCPConn) {
 	c := &client{server: s, conn: conn, r: bufio.NewReaderSize(conn, readAhead)}
-	defer shut(conn)
+	defer pipe.Shut(conn)
 	c.within(s.lim.Idle)
 	first, err := c.r.Peek(1)
 	switch {
@@ -37,7 +40,7 @@ func (s *server) proxy(ctx context.Context, conn *net.TCPConn) {
 		c.within(s.lim.Header)
 		c.socks(ctx)
 	case first[0] < ' ' && first[0] != '\r':
-		c.refuse(Event{Time: time.Now(), Kind: "http"}, &head{}, bad("this is neither HTTP nor SOCKS5"))
+		c.refuse(Event{Time: time.Now(), Kind: "http"}, &http1.Head{}, http1.Bad("this is neither HTTP nor SOCKS5"))
 	default:
 		c.http(ctx)
 	}
@@ -53,9 +56,9 @@ func (c *client) within(d time.Duration) {
 }
 
 // tunnel copies between the client and a host, after CONNECT or a SOCKS request.
-func (c *client) tunnel(ctx context.Context, ev Event, out stream) {
+func (c *client) tunnel(ctx context.Context, ev Event, out pipe.Stream) {
 	c.within(0)
-	sent, got, err := join(ctx, c.conn, out, c.guardName(ev.Host, ev.Port, c.r), nil)
+	sent, got, err := pipe.Join(ctx, c.conn, out, c.guardName(ev.Host, ev.Port, c.r), nil)
 	ev.Up, ev.Down = sent, got
 	c.events.endWith(ev, err)
 }
@@ -66,7 +69,7 @@ func (c *client) closeAfterAnswer() {
 	_ = c.conn.CloseWrite()
 	c.within(closeTimeout)
 	_, _ = io.CopyN(io.Discard, c.conn, maxUnread)
-	shut(c.conn)
+	pipe.Shut(c.conn)
 }
 
 // tooBusy answers a client of the proxy with 503. If too many clients wait for that answer, it resets the connection.
@@ -74,17 +77,17 @@ func (s *server) tooBusy(ctx context.Context, conn *net.TCPConn) bool {
 	select {
 	case s.busy <- struct{}{}:
 	default:
-		reset(conn)
+		pipe.Reset(conn)
 		return false
 	}
 	s.busyReplies.Go(func() {
 		defer func() { <-s.busy }()
-		stop := context.AfterFunc(ctx, func() { reset(conn) })
+		stop := context.AfterFunc(ctx, func() { pipe.Reset(conn) })
 		defer stop()
 		c := &client{server: s, conn: conn}
 		ev := Event{Time: time.Now(), Kind: "http"}
 		_ = conn.SetWriteDeadline(time.Now().Add(closeTimeout))
-		_, _ = io.WriteString(conn, plainAnswer(503, "too many connections are open, try again\n", true, false))
+		_, _ = io.WriteString(conn, http1.PlainAnswer(503, "too many connections are open, try again\n", true, false))
 		c.closeAfterAnswer()
 		s.events.end(ev, Failed, "too many connections are open")
 	})

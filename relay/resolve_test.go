@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"golang.org/x/net/dns/dnsmessage"
+
+	"github.com/sandboxrun/sandboxrun/relay/pipe"
 )
 
 // resolveEnv makes TestResolveChild the body of a child in namespaces of its own.
@@ -43,7 +45,7 @@ func TestResolveChild(t *testing.T) {
 	}
 	server, err := net.ListenPacket("udp", "127.0.0.1:53")
 	check(t, err)
-	defer shut(server)
+	defer pipe.Shut(server)
 	go func() {
 		buf := make([]byte, maxQuery)
 		for {

@@ -5,6 +5,9 @@ import (
 	"io"
 	"os"
 	"time"
+
+	"github.com/sandboxrun/sandboxrun/relay/http1"
+	"github.com/sandboxrun/sandboxrun/relay/pipe"
 )
 
 const continueTimeout = time.Second // for a server that does not know Expect; what net/http and curl wait
@@ -15,7 +18,7 @@ func (x *exchange) sendBody() {
 	if x.expects && !x.awaitContinue() {
 		return
 	}
-	if x.head.length != 0 {
+	if x.head.Length != 0 {
 		if x.sendErr = x.upload(); x.sendErr != nil {
 			return
 		}
@@ -55,10 +58,10 @@ func (x *exchange) continued() {
 
 // upload sends the body. If the client fails, it resets the connection to the server, which could otherwise take the part for the whole.
 func (x *exchange) upload() error {
-	b := body{length: x.head.length, r: x.r, src: x.conn, dst: x.up.stream, chunks: true, count: &x.sent}
-	err := b.copy(&x.pool)
-	if err != nil && !dead(x.up.stream) && !errors.Is(err, os.ErrDeadlineExceeded) {
-		reset(x.up)
+	b := http1.Body{Length: x.head.Length, R: x.r, Src: x.conn, Dst: x.up.Stream, Chunks: true, Count: &x.sent}
+	err := b.Copy(&x.pool)
+	if err != nil && !pipe.Dead(x.up.Stream) && !errors.Is(err, os.ErrDeadlineExceeded) {
+		pipe.Reset(x.up)
 	}
 	return err
 }
@@ -69,8 +72,8 @@ func (x *exchange) watch() {
 	_, err := x.r.Peek(1)
 	switch {
 	case err == nil, errors.Is(err, os.ErrDeadlineExceeded):
-	case !errors.Is(err, io.EOF), untilDead(x.conn):
+	case !errors.Is(err, io.EOF), pipe.UntilDead(x.conn):
 		x.gone.Store(true)
-		reset(x.up)
+		pipe.Reset(x.up)
 	}
 }

@@ -11,17 +11,17 @@ import (
 	"time"
 
 	"github.com/sandboxrun/sandboxrun/netpolicy"
+	"github.com/sandboxrun/sandboxrun/relay/http1"
+	"github.com/sandboxrun/sandboxrun/relay/pipe"
 )
 
 // The relay reaches hosts through a proxy of the caller's network where the policy has one (network.upstream_proxy). The rules
 // judge name and port as ever, and the address of a host that is one. What address a name has only the proxy knows.
 
-const statusProxyAuth = 407
-
 // through makes a connection to an allowed host by way of a proxy. With plain it ends at the proxy, which hears of the host in
 // each request. The error is a *failure, without the proxy's own
 // words, because these can describe its network.
-func (s *server) through(ctx context.Context, p *netpolicy.Proxy, d netpolicy.Decision, plain bool) (stream, error) {
+func (s *server) through(ctx context.Context, p *netpolicy.Proxy, d netpolicy.Decision, plain bool) (pipe.Stream, error) {
 	c, err := s.dial(ctx, "tcp", p.Address)
 	if err != nil {
 		return nil, &failure{causeProxy, d.Host, d.Port}
@@ -39,7 +39,7 @@ func (s *server) through(ctx context.Context, p *netpolicy.Proxy, d netpolicy.De
 		why = causeTimeout
 	}
 	if why != causeNone {
-		shut(c)
+		pipe.Shut(c)
 		return nil, &failure{why, d.Host, d.Port}
 	}
 	return c, nil
@@ -67,16 +67,16 @@ func askCONNECT(c net.Conn, p *netpolicy.Proxy, d netpolicy.Decision) cause {
 	if _, err := io.WriteString(c, "CONNECT "+host+" HTTP/1.1\r\nHost: "+host+"\r\n"+authorization(p)+"\r\n"); err != nil {
 		return causeProxy
 	}
-	resp, err := readResponse(bufio.NewReaderSize(slowly{c}, 16), maxResponseHead, "HEAD") // no body follows what is let through
+	resp, err := http1.ReadResponse(bufio.NewReaderSize(slowly{c}, 16), maxResponseHead, "HEAD") // no body follows what is let through
 	if err != nil {
 		return causeProxy
 	}
-	switch resp.status {
+	switch resp.Status {
 	case 200, 201, 202, 204:
 		return causeNone
-	case statusProxyAuth:
+	case http1.StatusProxyAuth:
 		return causeProxyAuth
-	case statusBadRequest, statusForbidden, 405:
+	case http1.StatusBadRequest, http1.StatusForbidden, 405:
 		return causeProxyRefused
 	}
 	return causeUnreachable

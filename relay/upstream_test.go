@@ -15,7 +15,9 @@ import (
 	"golang.org/x/net/dns/dnsmessage"
 
 	"github.com/sandboxrun/sandboxrun/netpolicy"
+	"github.com/sandboxrun/sandboxrun/relay/pipe"
 	"github.com/sandboxrun/sandboxrun/relay/proxytest"
+	"github.com/sandboxrun/sandboxrun/relay/tlsname/tlstest"
 )
 
 // upstreamWorld has a proxy of the caller's, by which every name leads to one server, and no name can be resolved here but two.
@@ -147,7 +149,7 @@ func TestUpstreamHTTP(t *testing.T) {
 
 // The server name is looked at as ever; and who speaks first is heard.
 func TestUpstreamTunnels(t *testing.T) {
-	evil, good := clientHello(t, "evil.test"), clientHello(t, "api.out.test")
+	evil, good := tlstest.ClientHello(t, "evil.test"), tlstest.ClientHello(t, "api.out.test")
 	heard := make(chan string, 1)
 	server := tcpServer(t, func(c *net.TCPConn) {
 		_, _ = io.WriteString(c, "SSH-2.0-test\r\n")
@@ -206,14 +208,14 @@ func TestUpstreamDirect(t *testing.T) {
 	_, proxy, addrs := upstreamWorld(t, "socks5", "me:pass word", server, Listener{Kind: Direct, Port: 443}, Listener{Kind: DNS})
 	udp, err := net.Dial("udp4", addrs[1])
 	check(t, err)
-	defer shut(udp)
+	defer pipe.Shut(udp)
 	answer, ok := ask(t, udp, queryFor(t, "api.out.test.", dnsmessage.TypeA, false)).Answers[0].Body.(*dnsmessage.AResource)
 	if !ok {
 		t.Fatal("no address")
 	}
 	c, err := net.Dial("tcp4", netip.AddrPortFrom(netip.AddrFrom4(answer.A), uint16(port(addrs[0]))).String())
 	check(t, err)
-	defer shut(c)
+	defer pipe.Shut(c)
 	send(t, c, "hello")
 	expect(t, c, "UP")
 	if asked := proxy.Asked(); !slices.Equal(asked, []string{"SOCKS api.out.test:443"}) {

@@ -1,7 +1,20 @@
-// Package rootfs decides which files a sandboxed program sees: it turns grants, binds and denies into an ordered list
-// of mounts and the few entries that the sandbox's own root needs. It looks at the host through a small read-only
-// interface and changes nothing.
+// Package rootfs has the files of a policy (Policy) and what they become (View): an ordered list of mounts, and the few entries that
+// the sandbox's own root needs. It answers what a view shows: what is at a path inside (Index, View.Lookup), under which names a host
+// path is inside (View.Names), and what the policy lets programs write (Writables). It changes nothing.
+//
+// Each step on the way has a package below this one:
+//
+//	pathname  paths as text, and the walk over symbolic links
+//	hostfs    the host's files and mounts, read-only: Tree, and the machine's own
+//	survey    which data of installed programs every user of the host may read
+//	compile   Policy -> View
+//	elf       what ELF files need to be loaded
+//	explain   why a path is, or is not, in a View
+//
+// It imports of ours hostfs, pathname and fault.
 package rootfs
+
+import "strings"
 
 // Policy is the part of a policy that is about files: the sections [workspace], [files] and [[bind]].
 // Every path in it is absolute and clean: the loader has expanded "~", "$VAR" and relative paths.
@@ -30,9 +43,12 @@ type Grant struct {
 	From string
 }
 
+// SourceTmpfs is the source of a workspace in memory.
+const SourceTmpfs = "tmpfs"
+
 // Workspace is the directory that a program works in.
 type Workspace struct {
-	Source   string // a host directory, or "tmpfs"
+	Source   string // a host directory, or SourceTmpfs
 	Path     string // where it is inside
 	Size     int64  // bytes, tmpfs only; 0 means the default
 	Lifetime string // "sandbox" or "exec"
@@ -68,4 +84,18 @@ type Bind struct {
 	Target   string
 	Writable bool
 	From     string
+}
+
+// FromDefault names, in Mount.From, what every sandbox has.
+const FromDefault = "default"
+
+// FromState is Mount.From of a mask that no policy asked for: a state directory is below it.
+const FromState = "the state directory"
+
+// PlaceOf cuts the key off a From: "task.toml:12:9: files.read" stands at "task.toml:12:9".
+func PlaceOf(from string) string {
+	if i := strings.LastIndex(from, ": "); i > 0 {
+		return from[:i]
+	}
+	return from
 }

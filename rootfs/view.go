@@ -1,59 +1,10 @@
 package rootfs
 
-import "io/fs"
+import (
+	"io/fs"
 
-// Tree is the host's file tree, read-only. Compile reads the host through it alone, so that tests can make hosts up.
-// Paths are absolute and clean; the last component is never followed, components before it are never links (Compile
-// resolves links itself, one by one, so that it can name the whole chain).
-// Errors satisfy errors.Is with fs.ErrNotExist (also where a parent is no directory) or fs.ErrPermission.
-type Tree interface {
-	Lstat(path string) (Info, error)
-	Readlink(path string) (string, error)
-	ReadDir(path string) ([]string, error) // names, sorted
-	ReadFile(path string) ([]byte, error)  // small files only
-	Mounts() []HostMount                   // of the host, in the order of mountinfo
-}
-
-// Info is what Compile needs to know of a host file.
-type Info struct {
-	Mode     fs.FileMode
-	UID, GID int
-	Size     int64 // bytes
-	Dev, Ino uint64
-	Nlink    uint64
-}
-
-// Identity is the program's user as the generated /etc/passwd and /etc/group show it.
-type Identity struct {
-	UID, GID int
-	Name     string // never empty
-	Group    string // never empty
-	Home     string // inside
-	// Privileged is true where the launcher is root: then the program's files are root's own and only mounts protect
-	// the host's secret files, not their modes.
-	Privileged bool
-	// Apart is true where the program has an id of its own, which owns nothing: it may read of the host what everybody may, and
-	// what is granted as the launcher may.
-	Apart bool
-}
-
-// Request is all that Compile looks at.
-type Request struct {
-	Policy   Policy
-	Tree     Tree
-	User     Identity
-	Hostname string
-	// ResolvConf is the content of /etc/resolv.conf inside.
-	ResolvConf string
-	// Guarded are host paths, with every link resolved, that a program may not change even where a grant lets it write; From
-	// says what each is.
-	Guarded []Grant
-	// Hidden are host paths, with every link resolved, that are masked wherever the view would show them, as the state directory is.
-	// They need not exist.
-	Hidden []string
-	// TmpfsSize is how large, in bytes, a file system in memory is of which the policy does not say; 0: 1 GiB.
-	TmpfsSize int64
-}
+	"github.com/sandboxrun/sandboxrun/fault"
+)
 
 // EntryKind says what an Entry is.
 type EntryKind string
@@ -71,6 +22,8 @@ type Entry struct {
 	Kind    EntryKind   `json:"kind"`
 	Mode    fs.FileMode `json:"mode,omitempty"`    // permission bits of a dir or file
 	Content string      `json:"content,omitempty"` // of a file; the target of a link
+	// Modified is the time of a copy's original, in nanoseconds since 1970: caches compare it. 0 is the time at which the entry is made.
+	Modified int64 `json:"modified,omitempty"`
 }
 
 // MountKind says what a Mount is.
@@ -128,14 +81,10 @@ type View struct {
 	Workdir string   `json:"workdir"`
 	Skipped []string `json:"skipped,omitempty"` // what was asked for and left out, ready to print
 
-	writable []string // host paths that the policy lets programs write, also where another mount covers them
+	Writable []string `json:"-"` // host paths that the policy lets programs write, also where another mount covers them
 }
 
-// Error is a fault in the policy's files that the user can mend.
-type Error struct {
-	Code    string // "grant_missing", "grant_holds_secret", "policy_invalid"
-	Message string // names the path and the place in the policy
-	Hint    string // what to do; may be empty
+// Invalid is the error of a policy that this machine cannot carry out.
+func Invalid(hint, format string, args ...any) *fault.Error {
+	return fault.New(fault.PolicyInvalid, hint, format, args...)
 }
-
-func (e *Error) Error() string { return e.Message }

@@ -73,6 +73,7 @@ type Conn struct {
 	mu      sync.Mutex
 	room    sync.Cond
 	pending int // bytes
+	waiting int // requests
 	ids     map[string]bool
 	closed  bool
 	slots   chan struct{}
@@ -194,9 +195,30 @@ func (c *Conn) take(ctx context.Context, line []byte) error {
 	r.State = c.handler.Begin(r)
 	go func() {
 		defer c.leave(r)
-		_ = c.respond(c.answer(ctx, r)) // a client that has gone hears nothing
+		c.run(ctx, r)
 	}()
 	return nil
+}
+
+// run answers a request when others have left room for it. An answer takes its room until it was written, so a client that does not read
+// has no more of them made.
+func (c *Conn) run(ctx context.Context, r *Request) {
+	a := response{ID: json.RawMessage(r.ID), Error: &Error{Code: CodeCanceled, Message: "the connection has ended"}}
+	urgent := c.handler.Urgent(r.Method)
+	if !urgent {
+		select {
+		case c.slots <- struct{}{}:
+			defer func() { <-c.slots }()
+		case <-ctx.Done():
+		}
+	}
+	if urgent || ctx.Err() == nil {
+		a = c.answer(ctx, r)
+	}
+	c.mu.Lock()
+	delete(c.ids, r.ID) // who has the answer may use the id again
+	c.mu.Unlock()
+	_ = c.respond(a) // a client that has gone hears nothing
 }
 
 func (m *message) check() string {
@@ -239,10 +261,11 @@ func (c *Conn) admit(ctx context.Context, r *Request) *Error {
 		return &Error{Code: CodeCanceled, Message: "the connection has ended"}
 	case c.ids[r.ID]:
 		return &Error{Code: CodeRequest, Message: "another request with this id has no answer yet"}
-	case len(c.ids) >= maxWaiting:
+	case c.waiting >= maxWaiting:
 		return &Error{Code: CodeBusy, Message: fmt.Sprintf("%d requests have no answer yet", maxWaiting)}
 	}
 	c.ids[r.ID] = true
+	c.waiting++
 	c.pending += r.size
 	c.calls.Add(1)
 	return nil
@@ -251,21 +274,13 @@ func (c *Conn) admit(ctx context.Context, r *Request) *Error {
 func (c *Conn) leave(r *Request) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	delete(c.ids, r.ID)
+	c.waiting--
 	c.pending -= r.size
 	c.room.Broadcast()
 	c.calls.Done()
 }
 
 func (c *Conn) answer(ctx context.Context, r *Request) response {
-	if !c.handler.Urgent(r.Method) {
-		select {
-		case c.slots <- struct{}{}:
-			defer func() { <-c.slots }()
-		case <-ctx.Done():
-			return response{ID: json.RawMessage(r.ID), Error: &Error{Code: CodeCanceled, Message: "the connection has ended"}}
-		}
-	}
 	result, err := c.handler.Call(ctx, r)
 	if err == nil {
 		if result == nil {

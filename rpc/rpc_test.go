@@ -162,6 +162,39 @@ func TestRequestsAreBounded(t *testing.T) {
 	}
 }
 
+// TestUnreadAnswersAreBounded: an answer that nobody reads takes the room of a request that runs.
+func TestUnreadAnswersAreBounded(t *testing.T) {
+	h := &counted{}
+	c := connect(t, h)
+	for i := range 4 * maxRunning {
+		c.say(`{"jsonrpc":"2.0","id":%d,"method":"echo","params":[]}`, i)
+	}
+	time.Sleep(50 * time.Millisecond) // more than it takes to make them all
+	if n := h.made.Load(); n > maxRunning {
+		t.Errorf("%d answers were made that nobody reads", n)
+	}
+	for range 4 * maxRunning {
+		c.hear()
+	}
+	// Who has an answer may use its id again.
+	for range 500 {
+		c.say(`{"jsonrpc":"2.0","id":7,"method":"echo","params":[]}`)
+		if got := c.hear(); !strings.Contains(got, `"result"`) {
+			t.Fatal(got)
+		}
+	}
+}
+
+type counted struct {
+	toy
+	made atomic.Int64
+}
+
+func (h *counted) Call(ctx context.Context, r *Request) (any, error) {
+	h.made.Add(1)
+	return h.toy.Call(ctx, r)
+}
+
 func TestUrgentDoesNotWait(t *testing.T) {
 	c := connect(t, &toy{})
 	for i := range maxRunning + 1 {

@@ -9,11 +9,13 @@ import (
 	"github.com/sandboxrun/sandboxrun/hooks"
 	"github.com/sandboxrun/sandboxrun/netpolicy"
 	"github.com/sandboxrun/sandboxrun/rootfs"
+	"github.com/sandboxrun/sandboxrun/rootfs/hostfs"
+	"github.com/sandboxrun/sandboxrun/spec/policy"
 )
 
 // checks is what the checks at the start have to prove. It comes from the plan, not from the mounts that were made, because the code
 // that makes them may be wrong.
-func checks(p *Policy, h *Host, id identity, plan *Plan) hooks.Subject {
+func checks(p *policy.Policy, h *Host, id identity, plan *Plan) hooks.Subject {
 	s := hooks.Subject{
 		Network: plan.Network != netpolicy.Host, EnvAllow: plan.Exec.EnvAllow, EnvDeny: plan.Exec.EnvDeny, Affinity: plan.Exec.Affinity > 0, NoSpawn: plan.Exec.NoSpawn, Unlisted: plan.unlisted,
 	}
@@ -78,7 +80,7 @@ func addAbsent(s *hooks.Subject, v *rootfs.View) {
 
 // addSecrets adds each secret under every path that the view could have for it: its own, and its paths in grants around it. It also
 // adds the files that denies name.
-func addSecrets(s *hooks.Subject, p *rootfs.Policy, tree rootfs.Tree, v *rootfs.View) {
+func addSecrets(s *hooks.Subject, p *rootfs.Policy, tree hostfs.Tree, v *rootfs.View) {
 	if len(p.Secrets)+len(p.Deny) == 0 {
 		return
 	}

@@ -6,6 +6,8 @@ import (
 
 	"github.com/sandboxrun/sandboxrun/hooks"
 	"github.com/sandboxrun/sandboxrun/rootfs"
+	"github.com/sandboxrun/sandboxrun/rootfs/hostfs"
+	"github.com/sandboxrun/sandboxrun/spec/policy"
 )
 
 // onHost returns the program's ids on the host, the owner on disk of its files in grants, and why it may be root there.
@@ -30,7 +32,7 @@ const mostForeign = 40
 
 // foreign lists paths that the program must not be able to change: of each mount that is not a grant its mount point, and of each
 // directory one entry.
-func foreign(p *Policy, tree rootfs.Tree, plan *Plan) []hooks.Path {
+func foreign(p *policy.Policy, tree hostfs.Tree, plan *Plan) []hooks.Path {
 	list := []hooks.Path{
 		{Inside: "/", Dir: true},
 		{Inside: "/dev", Dir: true, Named: true},
@@ -66,7 +68,7 @@ func foreign(p *Policy, tree rootfs.Tree, plan *Plan) []hooks.Path {
 }
 
 // inGrant reports whether a grant, or a file system of the program's own, shows a path.
-func inGrant(p *Policy, cover *Cover, inside string) bool {
+func inGrant(p *policy.Policy, cover *Cover, inside string) bool {
 	m := cover.Mount(inside)
 	return m != nil && (granted(p, *m) || writableTmpfs(*m))
 }
@@ -79,9 +81,9 @@ func writableTmpfs(m rootfs.Mount) bool {
 
 // within returns an entry of a directory, and a directory beside it to which the entry cannot be renamed, because that directory is
 // not empty. The entry must not be a program, because a change of its owner would remove its file capabilities.
-func within(tree rootfs.Tree, m rootfs.Mount) []hooks.Path {
+func within(tree hostfs.Tree, m rootfs.Mount) []hooks.Path {
 	const most = 20 // names that it looks at
-	names, err := rootfs.SomeNames(tree, m.Source, most)
+	names, err := hostfs.SomeNames(tree, m.Source, most)
 	if err != nil {
 		return nil
 	}
@@ -93,7 +95,7 @@ func within(tree rootfs.Tree, m rootfs.Mount) []hooks.Path {
 			continue
 		}
 		if len(found) > 0 {
-			if in, err := rootfs.SomeNames(tree, path.Join(m.Source, name), 1); err != nil || len(in) == 0 {
+			if in, err := hostfs.SomeNames(tree, path.Join(m.Source, name), 1); err != nil || len(in) == 0 {
 				continue
 			}
 			found[0].Beside = path.Join(m.Target, name)

@@ -3,6 +3,9 @@ package spec
 import (
 	"fmt"
 	"strings"
+
+	"github.com/sandboxrun/sandboxrun/fault"
+	"github.com/sandboxrun/sandboxrun/spec/policy"
 )
 
 // Handled returns why a crash of a program would start the host's core handler, which runs as root outside and reads the program's
@@ -34,16 +37,14 @@ func (c *Core) Hint() string {
 }
 
 // cores plans that no crash of a program starts the host's core handler, or adds a Weakness.
-func cores(p *Policy, h *Host, plan *Plan) error {
+func cores(p *policy.Policy, h *Host, plan *Plan) error {
 	reason := h.Core.Handled()
 	if reason == "" {
 		return nil
 	}
-	if p.Enforce != EnforceBestEffort {
-		return &Error{
-			Code: "limit_unenforceable", Message: "a program that crashes would have the host's core handler run: " + reason,
-			Hint: h.Core.Hint() + `; or accept it with enforce = "best_effort"`,
-		}
+	if p.Enforce != policy.EnforceBestEffort {
+		return fault.New(fault.LimitUnenforceable, h.Core.Hint()+`; or accept it with enforce = "best_effort"`,
+			"%s", "a program that crashes would have the host's core handler run: "+reason)
 	}
 	plan.Exec.CoreHandled = true
 	plan.Weaker = append(plan.Weaker, Weakness{What: "core_handler", Reason: reason})

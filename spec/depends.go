@@ -5,11 +5,12 @@ import (
 	"strings"
 
 	"github.com/sandboxrun/sandboxrun/netpolicy"
+	"github.com/sandboxrun/sandboxrun/spec/policy"
 )
 
 // DependsOn reports whether a plan of the policy can be another one where a variable of the caller has another value. What a program is
 // given of the caller's variables is decided at each exec, and is not meant.
-func (p *Policy) DependsOn(name string) bool {
+func DependsOn(p *policy.Policy, name string) bool {
 	switch {
 	case name == "HOME", name == "XDG_RUNTIME_DIR", slices.Contains(p.Expanded, name):
 		return true

@@ -1,6 +1,10 @@
 package spec
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/sandboxrun/sandboxrun/spec/policy"
+)
 
 // TestDependsOn: the variables that a plan can depend on, by what a policy has.
 func TestDependsOn(t *testing.T) {
@@ -21,11 +25,11 @@ func TestDependsOn(t *testing.T) {
 		{`network.mode = "allowlist"`, "HTTP_PROXY", true},
 		{``, "HTTP_PROXY", false},
 	} {
-		p, err := Load(Input{Name: "p.toml", Data: []byte("version = 1\n" + c.policy), Dir: "/p", Home: "/home/u", Env: map[string]string{"DATA": "/data"}})
+		p, err := policy.Load(policy.Input{Name: "p.toml", Data: []byte("version = 1\n" + c.policy), Dir: "/p", Home: "/home/u", Env: map[string]string{"DATA": "/data"}})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := p.DependsOn(c.name); got != c.want {
+		if got := DependsOn(p, c.name); got != c.want {
 			t.Errorf("%q depends on %s: %v", c.policy, c.name, got)
 		}
 	}

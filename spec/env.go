@@ -43,6 +43,9 @@ func allowed(patterns []string, name string) bool {
 	return false
 }
 
+// VariableMatches reports whether a name matches a pattern of env.allow. A pattern that matches another one matches all that it does.
+func VariableMatches(pattern, name string) bool { return matches(pattern, name) }
+
 func matches(pattern, name string) bool {
 	parts := strings.Split(pattern, "*")
 	first, last := parts[0], parts[len(parts)-1]
@@ -61,4 +64,26 @@ func matches(pattern, name string) bool {
 		name = name[i+len(part):]
 	}
 	return true
+}
+
+// Passes returns the pattern of env.allow that lets a variable pass, or else that of env.deny which keeps it from passing.
+func (e *Exec) Passes(name string) (pattern, denied string) {
+	pattern = matching(e.EnvAllow, name)
+	if pattern == "" {
+		return "", ""
+	}
+	if denied = matching(e.EnvDeny, name); denied != "" {
+		return "", denied
+	}
+	return pattern, ""
+}
+
+// matching returns the first pattern that a name matches, or "".
+func matching(patterns []string, name string) string {
+	for _, p := range patterns {
+		if matches(p, name) {
+			return p
+		}
+	}
+	return ""
 }

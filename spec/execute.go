@@ -6,10 +6,11 @@ import (
 	"path"
 	"slices"
 
-	"github.com/opencontainers/runtime-spec/specs-go"
-	"golang.org/x/sys/unix"
-
+	"github.com/sandboxrun/sandboxrun/fault"
 	"github.com/sandboxrun/sandboxrun/rootfs"
+	"github.com/sandboxrun/sandboxrun/rootfs/explain"
+	"github.com/sandboxrun/sandboxrun/rootfs/hostfs"
+	"github.com/sandboxrun/sandboxrun/spec/policy"
 )
 
 // MinLandlock is the version of Landlock (Linux 5.19) that can allow renames across directories while it restricts execution.
@@ -17,16 +18,14 @@ const MinLandlock = 2
 
 // execute decides which files the program may execute: those of processes.execute, and what the kernel executes for them, which are
 // the interpreters that they name and ELF loaders. The rule holds only if the program can change none of these files.
-func execute(p *Policy, h *Host, plan *Plan) error {
+func execute(p *policy.Policy, h *Host, plan *Plan) error {
 	list := p.Processes.Execute
 	if len(list) == 0 {
 		return nil
 	}
 	if h.Landlock < MinLandlock {
-		return &Error{
-			Code: "limit_unenforceable", Message: fmt.Sprintf("%s: processes.execute cannot be enforced: it needs Landlock %d, and this machine has %d", list[0].From, MinLandlock, h.Landlock),
-			Hint: "sandboxrun doctor says what is missing; or remove the key",
-		}
+		return fault.New(fault.LimitUnenforceable, "sandboxrun doctor says what is missing; or remove the key",
+			"%s: processes.execute cannot be enforced: it needs Landlock %d, and this machine has %d", list[0].From, MinLandlock, h.Landlock)
 	}
 	if err := plan.View.ForbidExecution(h.Tree); err != nil {
 		return executeError(list[0], err.Error(), "show what the program can write under one path only")
@@ -36,12 +35,12 @@ func execute(p *Policy, h *Host, plan *Plan) error {
 	var allowed []string
 	var inodes [][2]uint64
 	for _, g := range list {
-		files, err := x.Executes(rootfs.Asked{Name: g.Path, Dir: plan.Exec.Dir, Env: plan.Exec.Passed(nil, nil), Arch: h.Arch})
+		files, err := x.Executes(explain.Asked{Name: g.Path, Dir: plan.Exec.Dir, Env: plan.Exec.Passed(nil, nil), Arch: h.Arch})
 		if err != nil {
 			return executeError(g, err.Error(), "sandboxrun explain "+g.Path)
 		}
 		for _, f := range files {
-			if why := changeable(f); why != "" {
+			if why := changeable(f.Place()); why != "" {
 				return executeError(g, fmt.Sprintf("the program could change %q: %s", f.Real, why), "name a copy of it that no grant lets the program write")
 			}
 			allowed = append(allowed, f.Real)
@@ -59,11 +58,11 @@ func execute(p *Policy, h *Host, plan *Plan) error {
 }
 
 func executeError(g rootfs.Grant, message, hint string) error {
-	return &Error{Code: "policy_invalid", Message: g.From + ": processes.execute: " + message, Hint: hint}
+	return fault.New(fault.PolicyInvalid, hint, "%s", g.From+": processes.execute: "+message)
 }
 
 // unlisted is a program that most systems have and that the program may not execute, for the check of it; empty if there is none.
-func unlisted(x *rootfs.Explainer, tree rootfs.Tree, listed [][2]uint64) string {
+func unlisted(x *explain.Explainer, tree hostfs.Tree, listed [][2]uint64) string {
 	for _, name := range []string{"true", "sh", "env", "ls", "cat"} {
 		e := x.Explain(path.Join("/usr/bin", name))
 		if !e.Inside() || !e.Executable || e.Host == "" {
@@ -74,17 +73,4 @@ func unlisted(x *rootfs.Explainer, tree rootfs.Tree, listed [][2]uint64) string 
 		}
 	}
 	return ""
-}
-
-// refuseMemory refuses memfd_create, unless it asks for a file that can never be executed. Such a file is on no mount that a
-// program sees, and so Landlock lets everybody execute it. ENOSYS makes libraries fall back on files.
-func refuseMemory(s *specs.LinuxSeccomp) {
-	name := []string{"memfd_create"}
-	const known = unix.MFD_HUGETLB | unix.MFD_NOEXEC_SEAL
-	for i := range s.Syscalls {
-		if r := &s.Syscalls[i]; slices.Equal(r.Names, name) && r.Action == specs.ActAllow {
-			r.Args = []specs.LinuxSeccompArg{masked(1, known, unix.MFD_NOEXEC_SEAL)}
-		}
-	}
-	s.Syscalls = append(s.Syscalls, errno(unix.ENOSYS).rule(name, masked(1, known, 0)))
 }

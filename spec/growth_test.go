@@ -5,6 +5,9 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/sandboxrun/sandboxrun/rootfs/roottest"
+	"github.com/sandboxrun/sandboxrun/spec/policy"
 )
 
 // growth are policies that name many things. What one more of them costs may not depend on how many there are.
@@ -23,10 +26,10 @@ var growth = []struct {
 }
 
 // many makes the i-th policy of growth with n paths, and its host.
-func many(t testing.TB, i, n int) (*Policy, *Host) {
+func many(t testing.TB, i, n int) (*policy.Policy, *Host) {
 	t.Helper()
 	h := madeUpHost()
-	tree := h.Tree.(madeUpTree)
+	tree := h.Tree.(roottest.Files)
 	tree["/home/ada/many"] = "/"
 	paths := make([]string, n)
 	for j := range paths {
@@ -38,7 +41,7 @@ func many(t testing.TB, i, n int) (*Policy, *Host) {
 		}
 	}
 	text := "version = 1\n[files]\n" + growth[i].files(strings.Join(paths, ", "))
-	p, err := Load(Input{Name: "p.toml", Data: []byte(text), Dir: "/home/ada"})
+	p, err := policy.Load(policy.Input{Name: "p.toml", Data: []byte(text), Dir: "/home/ada"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -88,7 +91,7 @@ const planAllocations = 2_300
 
 func TestPlanAllocations(t *testing.T) {
 	h := madeUpHost()
-	p, err := Load(DefaultPolicy("/home/ada/work"))
+	p, err := policy.Load(policy.Default("/home/ada/work"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,6 +1,8 @@
 package spec
 
-import "github.com/sandboxrun/sandboxrun/rootfs"
+import (
+	"github.com/sandboxrun/sandboxrun/rootfs/hostfs"
+)
 
 // Host describes the machine and the caller. It is plain data, so tests can make up machines.
 type Host struct {
@@ -19,7 +21,7 @@ type Host struct {
 	Setgroups bool   // the launcher may drop supplementary groups
 	Arch      string // GOARCH
 	Kernel    Kernel
-	Tree      rootfs.Tree
+	Tree      hostfs.Tree
 	Resolv    string   // content of /etc/resolv.conf; empty if there is none
 	ProcFiles []string // those of HiddenProc and ReadonlyProc that this kernel has
 	Cgroups   Cgroups

@@ -8,19 +8,15 @@ import (
 
 	"github.com/opencontainers/runtime-spec/specs-go"
 
+	"github.com/sandboxrun/sandboxrun/fault"
 	"github.com/sandboxrun/sandboxrun/rootfs"
+	"github.com/sandboxrun/sandboxrun/spec/policy"
 )
 
 // The user that a program of the machine's root sees itself as by default.
 const (
 	plainID   = 1000
 	plainName = "sandbox"
-)
-
-// Codes of policies by which a program would be root to the host.
-const (
-	CodeNotIdmapped   = "grant_not_idmapped"
-	CodeProgramIsRoot = "program_is_root"
 )
 
 // identity has the user ids of the program: to the kernel, and as the program sees them.
@@ -40,7 +36,7 @@ type identity struct {
 // owner of a file may change its mode through every writable mount, also that of a device. So the program gets an id that owns no
 // file, and the grants are idmapped mounts, in which the caller's files belong to that id. If the policy names a number, that
 // number is mapped instead, and the grants are not idmapped.
-func identify(u User, h *Host) (identity, error) {
+func identify(u policy.User, h *Host) (identity, error) {
 	id := identity{shownUID: h.UID, shownGID: h.GID, name: h.User, group: h.Group, own: h.Program != 0}
 	id.maps = [2][]specs.LinuxIDMapping{
 		{{ContainerID: 0, HostID: uint32(h.UID), Size: 1}}, {{ContainerID: 0, HostID: uint32(h.GID), Size: 1}},
@@ -53,11 +49,7 @@ func identify(u User, h *Host) (identity, error) {
 		id.shownUID, id.shownGID, id.name, id.group = 0, 0, "root", "root"
 	case u.Kind == "number" && u.ID != h.UID:
 		if !h.Root {
-			return id, &Error{
-				Code:    "policy_invalid",
-				Message: fmt.Sprintf("%s = %d: only root may run a program as somebody else", u.From, u.ID),
-				Hint:    `use user = "caller", or start sandboxrun as root`,
-			}
+			return id, fault.New(fault.PolicyInvalid, `use user = "caller", or start sandboxrun as root`, "%s = %d: only root may run a program as somebody else", u.From, u.ID)
 		}
 		id.own = false
 		id.shownUID, id.shownGID, id.name = u.ID, u.ID, "user"+strconv.Itoa(u.ID)
@@ -108,17 +100,17 @@ func Exchange(a, b uint32) []specs.LinuxIDMapping {
 }
 
 // granted reports whether a mount belongs to a grant of the policy, not to the base or to every sandbox.
-func granted(p *Policy, m rootfs.Mount) bool {
+func granted(p *policy.Policy, m rootfs.Mount) bool {
 	if m.Kind != rootfs.MountBind || m.Source == "" {
 		return false
 	}
-	return m.Writable || m.From != fromDefault && m.From != p.Files.Base.From
+	return m.Writable || m.From != rootfs.FromDefault && m.From != p.Files.Base.From
 }
 
 // idmap plans which mounts are idmapped. If a file system cannot be idmapped, the program sees a read-only grant as a stranger, and
 // can read less. It could not write a writable grant at all, so there the program gets the caller's id, if the policy is
 // best_effort.
-func idmap(p *Policy, h *Host, id identity, plan *Plan) (identity, error) {
+func idmap(p *policy.Policy, h *Host, id identity, plan *Plan) (identity, error) {
 	if h.NotApart != "" && id.uid == 0 {
 		return id, programIsRoot(p, h, plan)
 	}
@@ -145,13 +137,10 @@ func idmap(p *Policy, h *Host, id identity, plan *Plan) (identity, error) {
 				"it cannot be idmapped: %v. The program can read only the files there that everybody may read", err)})
 			continue
 		}
-		if p.Enforce != EnforceBestEffort {
-			return id, &Error{
-				Code:    CodeNotIdmapped,
-				Message: fmt.Sprintf("%s: it cannot be idmapped: %v: only a program that is root to the host could write there", what, err),
-				Hint: "grant a directory of another file system; or name a user who may write there (user = N); " +
-					`or accept a program that is root to the host, without capabilities: enforce = "best_effort" in the policy`,
-			}
+		if p.Enforce != policy.EnforceBestEffort {
+			return id, fault.New(fault.GrantNotIdmapped, "grant a directory of another file system; or name a user who may write there (user = N); "+
+				`or accept a program that is root to the host, without capabilities: enforce = "best_effort" in the policy`,
+				"%s: it cannot be idmapped: %v: only a program that is root to the host could write there", what, err)
 		}
 		plan.weaken(Weakness{what, fmt.Sprintf(
 			"it cannot be idmapped: %v. To write there the program is root to the host, without capabilities", err)})
@@ -164,17 +153,14 @@ func idmap(p *Policy, h *Host, id identity, plan *Plan) (identity, error) {
 
 // programIsRoot handles a launcher that cannot give the program another id: the program is root to the host, if the policy is
 // best_effort.
-func programIsRoot(p *Policy, h *Host, plan *Plan) error {
-	if p.Enforce == EnforceBestEffort {
+func programIsRoot(p *policy.Policy, h *Host, plan *Plan) error {
+	if p.Enforce == policy.EnforceBestEffort {
 		plan.weaken(Weakness{"user", "the program is root to the host, without capabilities: " + h.NotApart})
 		return nil
 	}
-	return &Error{
-		Code:    CodeProgramIsRoot,
-		Message: "the program would be root to the host: " + h.NotApart,
-		Hint: "give the launcher these capabilities, start it as another user, " +
-			`or accept a program that is root to the host, without capabilities: enforce = "best_effort" in the policy`,
-	}
+	return fault.New(fault.ProgramIsRoot, "give the launcher these capabilities, start it as another user, "+
+		`or accept a program that is root to the host, without capabilities: enforce = "best_effort" in the policy`,
+		"%s", "the program would be root to the host: "+h.NotApart)
 }
 
 // weaken adds protections that are weaker than asked, with a warning for each.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/opencontainers/runtime-spec/specs-go"
 
+	"github.com/sandboxrun/sandboxrun/fault"
 	"github.com/sandboxrun/sandboxrun/rootfs"
 )
 
@@ -105,8 +106,8 @@ func TestNotIdmapped(t *testing.T) {
 		}
 	}
 	_, err := resolve(t, machineRootPolicy, not("/home/ada/work/out"))
-	var e *Error
-	if !errors.As(err, &e) || e.Code != "grant_not_idmapped" || !strings.Contains(e.Message, "/home/ada/work/out") || !strings.Contains(e.Hint, "best_effort") {
+	var e *fault.Error
+	if !errors.As(err, &e) || e.Code != "grant_not_idmapped" || !strings.Contains(e.Error(), "/home/ada/work/out") || !strings.Contains(e.Hint, "best_effort") {
 		t.Errorf("%v", err)
 	}
 	plan, err := resolve(t, machineRootPolicy+"enforce = \"best_effort\"\n", not("/home/ada/work/out"))

@@ -1,16 +1,16 @@
 package spec
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
 
 	"github.com/sandboxrun/sandboxrun/interp"
+	"github.com/sandboxrun/sandboxrun/spec/policy"
 )
 
 // interpreters returns the policy with the grants that its interpreters and packages stand for.
-func interpreters(p *Policy, h *Host) (*Policy, *interp.Found, error) {
+func interpreters(p *policy.Policy, h *Host) (*policy.Policy, *interp.Found, error) {
 	items := func(key string, names []string) []interp.Item {
 		var list []interp.Item
 		for _, name := range names {
@@ -26,11 +26,8 @@ func interpreters(p *Policy, h *Host) (*Policy, *interp.Found, error) {
 		Interpreters: items("files.interpreters", p.Interpreters.Show), Packages: items("files.packages", p.Interpreters.Packages),
 		Files: p.Files, Env: h.Env, Tree: h.Tree,
 	})
-	if bad := (*interp.Error)(nil); errors.As(err, &bad) {
-		return nil, nil, &Error{Code: bad.Code, Message: bad.Message, Hint: bad.Hint}
-	}
 	if err != nil {
-		return nil, nil, fmt.Errorf("find interpreters: %w", err)
+		return nil, nil, err
 	}
 	with := *p
 	with.Files.Read = append(slices.Clone(p.Files.Read), found.Read...)

@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"slices"
 
+	"github.com/sandboxrun/sandboxrun/fault"
 	"github.com/sandboxrun/sandboxrun/rootfs"
 )
 
@@ -74,11 +75,8 @@ func leaveOut(plan *Plan, covers []cover) error {
 	v.Absent, v.Masked = slices.DeleteFunc(v.Absent, denied), slices.DeleteFunc(v.Masked, denied)
 	if m := shownBy(v.Mounts, v.Workdir); m != nil && m.LeftOut {
 		i := slices.IndexFunc(covers, func(c cover) bool { return c.mount.Target == m.Target })
-		return &Error{
-			Code:    CodeNotIdmapped,
-			Message: fmt.Sprintf("the working directory %q lies in %q, which is mounted below %s and left out: %s", v.Workdir, covers[i].Path, m.From, covers[i].Why),
-			Hint:    fmt.Sprintf("choose another workdir, or grant it on its own: files.read = [%q] shows what everybody may read there", covers[i].Path),
-		}
+		return fault.New(fault.GrantNotIdmapped, fmt.Sprintf("choose another workdir, or grant it on its own: files.read = [%q] shows what everybody may read there", covers[i].Path),
+			"the working directory %q lies in %q, which is mounted below %s and left out: %s", v.Workdir, covers[i].Path, m.From, covers[i].Why)
 	}
 	plan.Warnings = append(plan.Warnings, saidOf(covers)...)
 	return nil

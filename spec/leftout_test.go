@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/sandboxrun/sandboxrun/fault"
 	"github.com/sandboxrun/sandboxrun/rootfs"
 )
 
@@ -70,8 +71,8 @@ func TestLeftOutFileAndWorkdir(t *testing.T) {
 		t.Errorf("%+v", plan.View.Mounts)
 	}
 	_, err = resolve(t, "version = 1\nworkdir = \"/home/ada/work/in\"\nfiles.write = [\"/home/ada/work\"]\n", leavingOut(LeftOut{"/home/ada/work/in", true, "nfs"}))
-	var e *Error
-	if !errors.As(err, &e) || e.Code != CodeNotIdmapped || !strings.Contains(e.Message, "/home/ada/work/in") || !strings.Contains(e.Hint, "files.read") {
+	var e *fault.Error
+	if !errors.As(err, &e) || e.Code != fault.GrantNotIdmapped || !strings.Contains(e.Error(), "/home/ada/work/in") || !strings.Contains(e.Hint, "files.read") {
 		t.Error(err)
 	}
 }

@@ -7,6 +7,9 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/sandboxrun/sandboxrun/fault"
+	"github.com/sandboxrun/sandboxrun/spec/policy"
 )
 
 // Mechanisms that enforce a limit, from the best down.
@@ -60,7 +63,7 @@ func tmpfsSize(memory int64) int64 {
 }
 
 // limits plans what enforces each limit. A limit that nothing can enforce is an error, or a Weakness if the policy allows that.
-func limits(p *Policy, h *Host, plan *Plan) error {
+func limits(p *policy.Policy, h *Host, plan *Plan) error {
 	l := p.Limits
 	if l.CPU == 0 {
 		l.CPU = CPUTime(l.Wall)
@@ -97,23 +100,23 @@ func limits(p *Policy, h *Host, plan *Plan) error {
 }
 
 // checkAllPlanned fails for a limit of the policy that the code above does not plan, because a new limit must never be ignored.
-func (r *ladder) checkAllPlanned(l Limits) {
+func (r *ladder) checkAllPlanned(l policy.Limits) {
 	v := reflect.ValueOf(l)
 	for i := range v.NumField() {
 		name, _, _ := strings.Cut(v.Type().Field(i).Tag.Get("json"), ",")
 		decided := slices.ContainsFunc(r.plan.Limits, func(d Limit) bool { return d.Name == name }) ||
 			slices.ContainsFunc(r.plan.Weaker, func(w Weakness) bool { return w.What == "limits."+name })
 		if !v.Field(i).IsZero() && !decided {
-			r.failed = &Error{Code: "limit_unenforceable", Message: "nothing enforces limits." + name, Hint: "remove it from the policy"}
+			r.failed = fault.New(fault.LimitUnenforceable, "remove it from the policy", "%s", "nothing enforces limits."+name)
 		}
 	}
 }
 
 type ladder struct {
-	policy *Policy
+	policy *policy.Policy
 	host   *Host
 	plan   *Plan
-	failed *Error
+	failed *fault.Error
 }
 
 func (r *ladder) add(name string, value float64, by string) {
@@ -166,16 +169,13 @@ func (r *ladder) nofile(n int64) {
 
 // weaker adds a limit that can be enforced only in part. Under "required" the first one is the error.
 func (r *ladder) weaker(name, what, reason, hint string) {
-	if r.policy.Enforce == EnforceBestEffort {
+	if r.policy.Enforce == policy.EnforceBestEffort {
 		r.plan.Weaker = append(r.plan.Weaker, Weakness{What: "limits." + name, Reason: reason})
 		r.plan.Warnings = append(r.plan.Warnings, fmt.Sprintf("%s cannot be enforced: %s", what, reason))
 		return
 	}
 	if r.failed == nil {
-		r.failed = &Error{
-			Code: "limit_unenforceable", Message: fmt.Sprintf("%s cannot be enforced: %s", what, reason),
-			Hint: hint + `, or accept less with enforce = "best_effort"`,
-		}
+		r.failed = fault.New(fault.LimitUnenforceable, hint+`, or accept less with enforce = "best_effort"`, "%s cannot be enforced: %s", what, reason)
 	}
 }
 

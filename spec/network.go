@@ -9,8 +9,10 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/sandboxrun/sandboxrun/fault"
 	"github.com/sandboxrun/sandboxrun/netpolicy"
 	"github.com/sandboxrun/sandboxrun/rootfs"
+	"github.com/sandboxrun/sandboxrun/spec/policy"
 )
 
 // Relay describes the relay of a sandbox: its rules, and the sockets on which it listens inside.
@@ -53,16 +55,16 @@ const (
 	ConnectPath = "/.sandboxrun"
 )
 
-// resolver is the address of the name server inside. It is the address of systemd-resolved, which programs know.
-func resolver() netip.Addr { return netip.AddrFrom4([4]byte{127, 0, 0, 53}) }
+// Resolver is the address of the name server inside. It is the address of systemd-resolved, which programs know.
+func Resolver() netip.Addr { return netip.AddrFrom4([4]byte{127, 0, 0, 53}) }
 
 func loopback() netip.Addr { return netip.AddrFrom4([4]byte{127, 0, 0, 1}) }
 
 // proxied reports whether a mode allows hosts through the relay.
 func proxied(mode string) bool { return mode == netpolicy.Allowlist || mode == netpolicy.Public }
 
-// network plans the relay, the environment variables that name its proxy, and warnings. The error is a *rootfs.Error.
-func network(p *Policy, h *Host, plan *Plan) error {
+// network plans the relay, the environment variables that name its proxy, and warnings. The error is a *fault.Error.
+func network(p *policy.Policy, h *Host, plan *Plan) error {
 	n := &p.Network
 	if n.Mode == netpolicy.Host {
 		plan.Warnings = append(plan.Warnings, "network: the program has the host's own network and every service on it")
@@ -151,8 +153,8 @@ func (r *Relay) proxy(n *netpolicy.Policy, forwards []forward, plan *Plan) {
 	}
 	r.door(DoorProxy, loopback(), port)
 	if n.Transparent {
-		r.door(DoorDNS, resolver(), dnsPort)
-		r.door(DoorDNSTCP, resolver(), dnsPort)
+		r.door(DoorDNS, Resolver(), dnsPort)
+		r.door(DoorDNSTCP, Resolver(), dnsPort)
 		for _, p := range ports {
 			r.door(DoorDirect, netip.IPv4Unspecified(), p)
 		}
@@ -161,13 +163,11 @@ func (r *Relay) proxy(n *netpolicy.Policy, forwards []forward, plan *Plan) {
 }
 
 // upstream finds the proxy of the caller's network.
-func (r *Relay) upstream(p *Policy, env map[string]string) error {
+func (r *Relay) upstream(p *policy.Policy, env map[string]string) error {
 	u, err := netpolicy.FindUpstream(&p.Network, env)
 	if err != nil {
-		return &rootfs.Error{
-			Code: "policy_invalid", Message: p.Place("network.upstream_proxy", p.Network.UpstreamProxy) + ": network.upstream_proxy: " + err.Error(),
-			Hint: "set the variable to http://HOST:PORT or socks5://HOST:PORT, or name such a proxy in the policy",
-		}
+		return fault.New(fault.PolicyInvalid, "set the variable to http://HOST:PORT or socks5://HOST:PORT, or name such a proxy in the policy",
+			"%s", p.Place("network.upstream_proxy", p.Network.UpstreamProxy)+": network.upstream_proxy: "+err.Error())
 	}
 	r.Proxies = u
 	for _, proxy := range u.Proxies() {
@@ -239,11 +239,11 @@ func connector(n *netpolicy.Policy, self string) *rootfs.Bind {
 	if self == "" || n.Mode != netpolicy.Public && (n.Mode != netpolicy.Allowlist || n.Transparent) {
 		return nil
 	}
-	return &rootfs.Bind{Source: self, Target: ConnectPath, From: fromDefault}
+	return &rootfs.Bind{Source: self, Target: ConnectPath, From: rootfs.FromDefault}
 }
 
 func hasConnector(v *rootfs.View) bool {
-	return slices.ContainsFunc(v.Mounts, func(m rootfs.Mount) bool { return m.Target == ConnectPath && m.From == fromDefault })
+	return slices.ContainsFunc(v.Mounts, func(m rootfs.Mount) bool { return m.Target == ConnectPath && m.From == rootfs.FromDefault })
 }
 
 // forward is a loopback port inside that the relay forwards.
@@ -274,10 +274,10 @@ func (f forward) doors() []Door {
 
 // forwards are the ports of the policy, then those of its services on the loopback, then those of loopback URLs in the program's
 // environment. The first of two entries for one port counts.
-func forwards(p *Policy, env map[string]string) []forward {
+func forwards(p *policy.Policy, env map[string]string) []forward {
 	var list []forward
 	for _, port := range p.Network.Ports {
-		list = append(list, forward{addr: loopback(), port: port.Inside, target: port.Outside, key: "network.ports", from: cutKey(port.From)})
+		list = append(list, forward{addr: loopback(), port: port.Inside, target: port.Outside, key: "network.ports", from: rootfs.PlaceOf(port.From)})
 	}
 	for _, s := range p.Network.Services {
 		list = addService(list, s, forward{key: "network.services", from: p.Place("network.services", s)})

@@ -10,6 +10,7 @@ import (
 	"github.com/opencontainers/runtime-spec/specs-go"
 
 	"github.com/sandboxrun/sandboxrun/netpolicy"
+	"github.com/sandboxrun/sandboxrun/rootfs/roottest"
 )
 
 // doors writes a plan's doors, one a word: "forward@127.0.0.1:8000>127.0.0.1:8000".
@@ -93,7 +94,7 @@ func TestProxyEnvironment(t *testing.T) {
 	caller := map[string]string{"HTTPS_PROXY": "http://callers:1", "no_proxy": "callers"}
 	plan, err := resolve(t, "version = 1\nnetwork.mode = \"public\"\nenv.allow = [\"*\"]\nenv.set = { ALL_PROXY = \"\" }", func(h *Host) {
 		h.Env, h.Self = caller, "/usr/bin/sandboxrun"
-		h.Tree.(madeUpTree)["/usr/bin/sandboxrun"] = "ELF"
+		h.Tree.(roottest.Files)["/usr/bin/sandboxrun"] = "ELF"
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -141,7 +142,7 @@ func TestNetworkWarnings(t *testing.T) {
 	} {
 		plan, err := resolve(t, "version = 1\n"+policy, func(h *Host) {
 			h.Sockets = []string{"/home/ada/work/in/agent.sock", "/run/docker.sock"}
-			h.Tree.(madeUpTree)["/home/ada/work/in/agent.sock"] = "a socket"
+			h.Tree.(roottest.Files)["/home/ada/work/in/agent.sock"] = "a socket"
 		})
 		if err != nil {
 			t.Fatal(err)

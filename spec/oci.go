@@ -8,6 +8,8 @@ import (
 
 	"github.com/sandboxrun/sandboxrun/netpolicy"
 	"github.com/sandboxrun/sandboxrun/rootfs"
+	"github.com/sandboxrun/sandboxrun/spec/policy"
+	"github.com/sandboxrun/sandboxrun/spec/seccomp"
 )
 
 // Names in a bundle, beside config.json. Relative sources of mounts are relative to the bundle.
@@ -48,21 +50,21 @@ func ociSpec(p *Plan, h *Host, id identity) *specs.Spec {
 			GIDMappings:   id.maps[1],
 			MaskedPaths:   p.Exec.Hide,
 			ReadonlyPaths: p.Exec.Readonly,
-			Seccomp:       Seccomp(h.Arch, h.Kernel.Major, h.Kernel.Minor),
+			Seccomp:       seccomp.Profile(h.Arch, h.Kernel.Major, h.Kernel.Minor),
 			Resources:     resources(p.Exec.Limits),
 		},
 	}
 	if p.Exec.Affinity > 0 {
-		refuseAffinity(s.Linux.Seccomp)
+		seccomp.RefuseAffinity(s.Linux.Seccomp)
 	}
 	if len(p.Exec.Execute) > 0 {
-		refuseMemory(s.Linux.Seccomp)
+		seccomp.RefuseMemory(s.Linux.Seccomp)
 	}
 	if p.Exec.NoSpawn {
-		refuseSpawn(s.Linux.Seccomp)
+		seccomp.RefuseSpawn(s.Linux.Seccomp)
 	}
 	if p.Exec.ShownUID == 0 {
-		passOverOwners(s.Linux.Seccomp)
+		seccomp.PassOverOwners(s.Linux.Seccomp)
 	}
 	return s
 }
@@ -79,7 +81,7 @@ func (p *Plan) Portable() (s *specs.Spec, lacks int) {
 }
 
 // resources are the limits that a cgroup enforces, for another runtime.
-func resources(l Limits) *specs.LinuxResources {
+func resources(l policy.Limits) *specs.LinuxResources {
 	const period = 100_000 // microseconds, the kernel's default
 	r := &specs.LinuxResources{}
 	if l.Memory > 0 {

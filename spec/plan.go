@@ -1,3 +1,9 @@
+// Package spec turns a policy and the facts of a machine (Host) into a Plan: everything that a sandbox has and needs. It is pure: it
+// makes no system call, starts no process and reads no clock. So every decision can be tested with made-up machines, and package
+// container only carries decisions out.
+//
+// Packages below it: document (TOML and JSON with positions), policy (the loader), seccomp (filters) and answer (why a variable or a
+// host is in reach). It imports of ours policy, seccomp, rootfs with its packages, netpolicy, hooks, interp and fault.
 package spec
 
 import (
@@ -5,6 +11,7 @@ import (
 
 	"github.com/sandboxrun/sandboxrun/hooks"
 	"github.com/sandboxrun/sandboxrun/rootfs"
+	"github.com/sandboxrun/sandboxrun/spec/policy"
 )
 
 // Plan is everything that a policy becomes on this machine. It never changes after Resolve, and no later step decides again.
@@ -75,8 +82,8 @@ type Exec struct {
 	// Execute are the only files that the program can execute, inside, with every symlink resolved; empty: all.
 	Execute []string `json:"execute,omitempty"`
 	// NoSpawn: the program starts no process, and executes no other program.
-	NoSpawn bool   `json:"no_spawn,omitempty"`
-	Limits  Limits `json:"limits,omitzero"`
+	NoSpawn bool          `json:"no_spawn,omitempty"`
+	Limits  policy.Limits `json:"limits,omitzero"`
 	// CPUFollowsWall: Limits.CPU is the default for Limits.Wall, so an exec with another wall limit has another.
 	CPUFollowsWall bool `json:"cpu_follows_wall,omitempty"`
 	Affinity       int  `json:"affinity,omitempty"` // number of processors of the program; 0: as its caller
@@ -91,12 +98,3 @@ func (e *Exec) CoreLimit() uint64 {
 	}
 	return 1
 }
-
-// Error is a policy that this machine cannot carry out.
-type Error struct {
-	Code    string // a stable word, such as "policy_invalid"
-	Message string
-	Hint    string // what the user can do; may be empty
-}
-
-func (e *Error) Error() string { return e.Message }

@@ -6,11 +6,13 @@ import (
 	"slices"
 
 	"github.com/sandboxrun/sandboxrun/rootfs"
+	"github.com/sandboxrun/sandboxrun/rootfs/hostfs"
+	"github.com/sandboxrun/sandboxrun/spec/policy"
 )
 
 // makeWay lets a program with its own id reach its grants. The base may show a directory above a grant that only root may search. To
 // the program that directory looks empty, so an empty directory that it can search, with the grant in it, replaces it.
-func makeWay(p *Policy, h *Host, id identity, plan *Plan) {
+func makeWay(p *policy.Policy, h *Host, id identity, plan *Plan) {
 	if !id.own {
 		return
 	}
@@ -38,7 +40,7 @@ func below(inside, dir string) bool {
 }
 
 // topClosed is the topmost directory above a path that others may not search and that a bind shows without idmapping.
-func topClosed(tree rootfs.Tree, cover *Cover, inside string) string {
+func topClosed(tree hostfs.Tree, cover *Cover, inside string) string {
 	const search = 0o001
 	top := ""
 	for dir := path.Dir(inside); dir != "/"; dir = path.Dir(dir) {

@@ -6,16 +6,18 @@ import (
 	"testing"
 
 	"github.com/sandboxrun/sandboxrun/rootfs"
+	"github.com/sandboxrun/sandboxrun/rootfs/hostfs"
+	"github.com/sandboxrun/sandboxrun/rootfs/roottest"
 )
 
 // closedTree is a host on which some directories can be searched by root alone.
 type closedTree struct {
-	madeUpTree
+	roottest.Files
 	closed []string
 }
 
-func (t closedTree) Lstat(p string) (rootfs.Info, error) {
-	info, err := t.madeUpTree.Lstat(p)
+func (t closedTree) Lstat(p string) (hostfs.Info, error) {
+	info, err := t.Files.Lstat(p)
 	if slices.Contains(t.closed, p) {
 		info.Mode = fs.ModeDir | 0o750
 	}
@@ -24,7 +26,7 @@ func (t closedTree) Lstat(p string) (rootfs.Info, error) {
 
 func TestMakeWay(t *testing.T) {
 	const policy = "version = 1\nfiles = { base = \"host\", read = [\"/srv/a/b/in\"], write = [\"/srv/a/b/out\", \"/srv/open\"] }\n"
-	tree := closedTree{madeUpTree{
+	tree := closedTree{roottest.Files{
 		"/srv": "/", "/srv/a": "/", "/srv/a/b": "/", "/srv/a/b/in": "/", "/srv/a/b/out": "/", "/srv/open": "/", "/etc": "/", "/usr": "/",
 	}, []string{"/srv/a", "/srv/a/b"}}
 	for _, c := range []struct {

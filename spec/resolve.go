@@ -10,6 +10,9 @@ import (
 
 	"github.com/sandboxrun/sandboxrun/netpolicy"
 	"github.com/sandboxrun/sandboxrun/rootfs"
+	"github.com/sandboxrun/sandboxrun/rootfs/compile"
+	"github.com/sandboxrun/sandboxrun/rootfs/hostfs"
+	"github.com/sandboxrun/sandboxrun/spec/policy"
 )
 
 const (
@@ -18,8 +21,8 @@ const (
 	umask      = 0o022
 )
 
-// Resolve decides everything about a sandbox. The error is an *Error, a *rootfs.Error or a *PolicyError.
-func Resolve(p *Policy, h *Host) (*Plan, error) {
+// Resolve decides everything about a sandbox. The error is a *fault.Error or a *PolicyError.
+func Resolve(p *policy.Policy, h *Host) (*Plan, error) {
 	ids, err := identify(p.User, h)
 	if err != nil {
 		return nil, err
@@ -29,7 +32,7 @@ func Resolve(p *Policy, h *Host) (*Plan, error) {
 		return nil, err
 	}
 	plan := &Plan{Files: p.Files, Name: p.Name, PolicyFile: p.File, PolicyDigest: p.Digest, PolicyPaths: p.Paths, Network: p.Network.Mode}
-	plan.BestEffort = p.Enforce == EnforceBestEffort
+	plan.BestEffort = p.Enforce == policy.EnforceBestEffort
 	home := "/home/" + ids.name
 	if ids.shownUID == 0 {
 		home = "/root"
@@ -38,10 +41,10 @@ func Resolve(p *Policy, h *Host) (*Plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	plan.View, err = compileView(rootfs.Request{
+	plan.View, err = compileView(compile.Request{
 		Policy: p.Files, Tree: h.Tree, Hostname: hostname, ResolvConf: resolvConf(&p.Network, h.Resolv),
 		TmpfsSize: tmpfsSize(p.Limits.Memory), Guarded: guards,
-		User: rootfs.Identity{
+		User: compile.Identity{
 			UID: ids.shownUID, GID: ids.shownGID, Name: ids.name, Group: ids.group, Home: home, Privileged: h.Root, Apart: ids.own,
 		},
 	}, connector(&p.Network, h.Self), h.Ground)
@@ -79,10 +82,10 @@ func Resolve(p *Policy, h *Host) (*Plan, error) {
 }
 
 // searched are the grants. The base is not searched, because its files belong to the system.
-func searched(p *Policy, v *rootfs.View) []Search {
+func searched(p *policy.Policy, v *rootfs.View) []Search {
 	var list []Search
 	for _, m := range v.Mounts {
-		if m.Kind == rootfs.MountBind && m.Source != "" && m.Dir && m.From != p.Files.Base.From && m.From != fromDefault {
+		if m.Kind == rootfs.MountBind && m.Source != "" && m.Dir && m.From != p.Files.Base.From && m.From != rootfs.FromDefault {
 			list = append(list, Search{m.Source, m.Target, m.Writable})
 		}
 	}
@@ -95,7 +98,7 @@ func searched(p *Policy, v *rootfs.View) []Search {
 }
 
 // compileView compiles the view without the state directories, and checks that it has none of the trusted files.
-func compileView(req rootfs.Request, connector *rootfs.Bind, g Ground) (*rootfs.View, error) {
+func compileView(req compile.Request, connector *rootfs.Bind, g Ground) (*rootfs.View, error) {
 	v, err := view(req, connector)
 	if err != nil {
 		return nil, err
@@ -114,19 +117,19 @@ func compileView(req rootfs.Request, connector *rootfs.Bind, g Ground) (*rootfs.
 }
 
 // view compiles the view. It leaves the connector out if a mount of the policy takes its place.
-func view(req rootfs.Request, connector *rootfs.Bind) (*rootfs.View, error) {
+func view(req compile.Request, connector *rootfs.Bind) (*rootfs.View, error) {
 	if connector != nil {
 		with := req
 		with.Policy.Binds = append(slices.Clone(req.Policy.Binds), *connector)
-		if v, err := rootfs.Compile(with); err == nil {
+		if v, err := compile.Compile(with); err == nil {
 			return v, nil
 		}
 	}
-	return rootfs.Compile(req)
+	return compile.Compile(req)
 }
 
 // setGroup reports whether a writable grant is a set-group-id directory, in which files get the directory's group.
-func setGroup(v *rootfs.View, tree rootfs.Tree) bool {
+func setGroup(v *rootfs.View, tree hostfs.Tree) bool {
 	return slices.ContainsFunc(v.Mounts, func(m rootfs.Mount) bool {
 		info, err := tree.Lstat(m.Source)
 		return m.Kind == rootfs.MountBind && m.Writable && m.Dir && err == nil && info.Mode&fs.ModeSetgid != 0
@@ -139,7 +142,7 @@ func resolvConf(n *netpolicy.Policy, host string) string {
 	case n.Mode == netpolicy.Host && host != "":
 		return host
 	case proxied(n.Mode) && n.Transparent:
-		return "nameserver " + resolver().String() + "\n" + outside(n.Mode, host)
+		return "nameserver " + Resolver().String() + "\n" + outside(n.Mode, host)
 	case proxied(n.Mode):
 		return "# There are no name servers here: the proxy, see HTTPS_PROXY, resolves the names of allowed hosts.\n"
 	}
@@ -161,7 +164,7 @@ func outside(mode, host string) string {
 	return b.String()
 }
 
-func execOf(p *Policy, h *Host, id identity, dir, home string) Exec {
+func execOf(p *policy.Policy, h *Host, id identity, dir, home string) Exec {
 	e := Exec{
 		UID: id.uid, GID: id.gid, OwnID: id.own, ShownUID: id.shownUID, ShownGID: id.shownGID, Dir: dir, Umask: umask,
 		DropGroups: h.Setgroups,

@@ -5,10 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"flag"
-	"io/fs"
 	"os"
 	"os/exec"
-	"path"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -17,64 +15,19 @@ import (
 	"github.com/opencontainers/runtime-spec/specs-go"
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
-	"github.com/sandboxrun/sandboxrun/rootfs"
+	"github.com/sandboxrun/sandboxrun/fault"
+	"github.com/sandboxrun/sandboxrun/rootfs/roottest"
+	"github.com/sandboxrun/sandboxrun/spec/policy"
 )
 
 var updatePlans = flag.Bool("update-plans", false, "rewrite testdata/plan_*.json")
-
-// madeUpTree is the file tree of a host. A value that begins with "->" is a link, one that ends in "/" a
-// directory, anything else a file's content.
-type madeUpTree map[string]string
-
-func (t madeUpTree) Lstat(p string) (rootfs.Info, error) {
-	v, ok := t[p]
-	info := rootfs.Info{Dev: 1, Ino: uint64(len(p)), Nlink: 1}
-	switch {
-	case p == "/" || ok && v == "/":
-		info.Mode = fs.ModeDir | 0o755
-	case !ok:
-		return info, fs.ErrNotExist
-	case strings.HasPrefix(v, "->"):
-		info.Mode = fs.ModeSymlink | 0o777
-	default:
-		info.Mode = 0o644
-	}
-	return info, nil
-}
-
-func (t madeUpTree) Readlink(p string) (string, error) {
-	if v, ok := strings.CutPrefix(t[p], "->"); ok {
-		return v, nil
-	}
-	return "", fs.ErrInvalid
-}
-
-func (t madeUpTree) ReadDir(p string) ([]string, error) {
-	var names []string
-	for q := range t {
-		if path.Dir(q) == p {
-			names = append(names, path.Base(q))
-		}
-	}
-	slices.Sort(names)
-	return names, nil
-}
-
-func (t madeUpTree) ReadFile(p string) ([]byte, error) {
-	if info, err := t.Lstat(p); err != nil || !info.Mode.IsRegular() {
-		return nil, fs.ErrNotExist
-	}
-	return []byte(t[p]), nil
-}
-
-func (t madeUpTree) Mounts() []rootfs.HostMount { return nil }
 
 func madeUpHost() *Host {
 	return &Host{
 		UID: 1000, GID: 1000, User: "ada", Group: "ada", Arch: "amd64", Kernel: Kernel{6, 1},
 		Resolv:    "nameserver 192.0.2.53\n",
 		ProcFiles: []string{"/proc/keys", "/proc/sys"}, CPUs: 4, Nofile: 20000,
-		Tree: madeUpTree{
+		Tree: roottest.Files{
 			"/usr": "/", "/bin": "->usr/bin", "/usr/bin": "/", "/lib": "->usr/lib", "/usr/lib": "/",
 			"/etc": "/", "/etc/services": "http 80/tcp\n", "/etc/ssl": "/", "/etc/ssl/certs": "/", "/etc/shadow": "x\n",
 			"/home": "/", "/home/ada": "/", "/home/ada/work": "/", "/home/ada/work/in": "/", "/home/ada/work/out": "/",
@@ -159,13 +112,13 @@ output = "1M"
 	{name: "allowlist", policy: "version = 1\n[network]\nmode = \"allowlist\"\nallowed_hosts = [\"example.com\"]\n"},
 }
 
-func resolve(t *testing.T, policy string, change func(*Host)) (*Plan, error) {
+func resolve(t *testing.T, text string, change func(*Host)) (*Plan, error) {
 	t.Helper()
 	h := madeUpHost()
 	if change != nil {
 		change(h)
 	}
-	p, err := Load(Input{Name: "p.toml", Data: []byte(policy), Dir: "/home/ada"})
+	p, err := policy.Load(policy.Input{Name: "p.toml", Data: []byte(text), Dir: "/home/ada"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -260,8 +213,8 @@ func TestResolveErrors(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			_, err := resolve(t, tt.policy, nil)
 			code := ""
-			var ours *Error
-			var files *rootfs.Error
+			var ours *fault.Error
+			var files *fault.Error
 			switch {
 			case errors.As(err, &ours):
 				code = ours.Code

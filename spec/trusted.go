@@ -2,7 +2,6 @@ package spec
 
 import (
 	"errors"
-	"fmt"
 	"io/fs"
 	"path"
 	"slices"
@@ -10,31 +9,22 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/sandboxrun/sandboxrun/fault"
 	"github.com/sandboxrun/sandboxrun/rootfs"
+	"github.com/sandboxrun/sandboxrun/rootfs/hostfs"
 )
 
 // No grant may give a program a file that the launcher trusts: the state of sandboxes, the policy, the launcher itself, keys and
 // records. A program that changes one of these files decides what the next command does. Paths prove nothing here, because a bind
 // mount or a symlink gives a file another path. So files are compared by file system and path within it.
 
-// Place identifies a file in every mount namespace. A directory has one place, also if several bind mounts show it.
-type Place struct {
-	Dev  string // major:minor of the file system
-	Path string // within it
-}
-
-// Within reports whether a place is q or lies below it.
-func (p Place) Within(q Place) bool {
-	return p.Dev == q.Dev && (p.Path == q.Path || q.Path == "/" || strings.HasPrefix(p.Path, q.Path+"/"))
-}
-
 // Trusted is a file or directory that the launcher trusts.
 type Trusted struct {
-	What  string // such as "the policy"
-	Path  string // for messages
-	Place Place
+	What     string // such as "the policy"
+	Path     string // for messages
+	Location hostfs.Location
 	// Links are the directories that hold the symlinks on the way to Path.
-	Links []Place
+	Links []hostfs.Location
 	// Readable: programs may read it, so it is shown read-only. No grant may show other trusted files.
 	Readable bool
 	// State: it is a state directory. Below a grant it is masked.
@@ -47,8 +37,8 @@ type Trusted struct {
 
 // Shown is a host path and its place: a granted path, or a mount below it.
 type Shown struct {
-	Path  string
-	Place Place
+	Path     string
+	Location hostfs.Location
 }
 
 // Ground answers the questions of the check of grants about the machine.
@@ -56,13 +46,8 @@ type Ground interface {
 	// Shown lists the places that a bind mount of a host path shows: the path itself, then each mount below it.
 	Shown(path string) ([]Shown, error)
 	// Trusted lists all trusted files that may contain, or lie in, one of these places.
-	Trusted(near []Place) ([]Trusted, error)
+	Trusted(near []hostfs.Location) ([]Trusted, error)
 }
-
-const (
-	codeTrusted       = "grant_holds_trusted"
-	codeOutputGranted = "output_dir_granted" // as in container, which may find out later
-)
 
 // guarded lists the trusted files in writable grants that the compiler shows read-only. CheckTrusted refuses those that no grant may
 // show.
@@ -71,31 +56,14 @@ func guarded(p *rootfs.Policy, h *Host) ([]rootfs.Grant, error) {
 		return nil, nil
 	}
 	var list []rootfs.Grant
-	for _, s := range writable(p) {
-		found, err := guardedIn(rootfs.RealPath(h.Tree, s), h.Ground)
+	for _, s := range p.WritablePaths() {
+		found, err := guardedIn(hostfs.RealPath(h.Tree, s), h.Ground)
 		if err != nil {
 			return nil, groundError(s, err)
 		}
 		list = append(list, found...)
 	}
 	return list, nil
-}
-
-// writable lists the host paths that a policy lets programs write.
-func writable(p *rootfs.Policy) []string {
-	var sources []string
-	for _, g := range p.Write {
-		sources = append(sources, g.Path)
-	}
-	for _, b := range p.Binds {
-		if b.Writable {
-			sources = append(sources, b.Source)
-		}
-	}
-	if w := p.Workspace; w != nil && w.Source != sourceTmpfs {
-		sources = append(sources, w.Source)
-	}
-	return sources
 }
 
 func guardedIn(source string, g Ground) ([]rootfs.Grant, error) {
@@ -110,8 +78,8 @@ func guardedIn(source string, g Ground) ([]rootfs.Grant, error) {
 	var list []rootfs.Grant
 	for _, t := range trusted {
 		for _, place := range shown {
-			if t.Readable && t.Place.Within(place.Place) {
-				list = append(list, rootfs.Grant{Path: place.path(t.Place), From: t.What})
+			if t.Readable && t.Location.Within(place.Location) {
+				list = append(list, rootfs.Grant{Path: place.path(t.Location), From: t.What})
 			}
 		}
 	}
@@ -119,20 +87,20 @@ func guardedIn(source string, g Ground) ([]rootfs.Grant, error) {
 }
 
 func groundError(what string, err error) error {
-	return &Error{Code: codeTrusted, Message: fmt.Sprintf("find out where %q is: %v", what, err)}
+	return fault.New(fault.GrantHoldsTrusted, "", "find out where %q is: %v", what, err)
 }
 
-func places(list []Shown) []Place {
-	out := make([]Place, len(list))
+func places(list []Shown) []hostfs.Location {
+	out := make([]hostfs.Location, len(list))
 	for i, s := range list {
-		out[i] = s.Place
+		out[i] = s.Location
 	}
 	return out
 }
 
 // path is the host path of a place inside s.
-func (s Shown) path(p Place) string {
-	return path.Join(s.Path, strings.TrimPrefix(p.Path, s.Place.Path))
+func (s Shown) path(p hostfs.Location) string {
+	return path.Join(s.Path, strings.TrimPrefix(p.Path, s.Location.Path))
 }
 
 // CheckTrusted refuses a view that lets a program write trusted files, or read those that it may not read. It looks only at the
@@ -158,17 +126,14 @@ func inspect(v *rootfs.View, g Ground) (*inspection, error) {
 	if g == nil {
 		return in, nil
 	}
-	var near []Place
+	var near []hostfs.Location
 	for i, m := range v.Mounts {
 		if m.Kind != rootfs.MountBind || m.Source == "" || m.Link { // the target of a symlink is another mount
 			continue
 		}
 		list, err := g.Shown(m.Source)
 		if err != nil {
-			return nil, &Error{
-				Code: "grant_missing", Message: fmt.Sprintf("%s: look at %q: %v", m.From, m.Source, err),
-				Hint: "did it change while the sandbox was made?",
-			}
+			return nil, fault.New(fault.GrantMissing, "did it change while the sandbox was made?", "%s: look at %q: %v", m.From, m.Source, err)
 		}
 		in.shown[i] = list
 		near = append(near, places(list)...)
@@ -219,10 +184,10 @@ func (in *inspection) hide() []string {
 
 // hostPath is the host path at which s shows a trusted place or a part of it. The result is false if it shows none.
 func (s Shown) hostPath(t *Trusted) (string, bool) {
-	if t.Place.Within(s.Place) {
-		return s.path(t.Place), true
+	if t.Location.Within(s.Location) {
+		return s.path(t.Location), true
 	}
-	return s.Path, s.Place.Within(t.Place)
+	return s.Path, s.Location.Within(t.Location)
 }
 
 func insidePath(m *rootfs.Mount, host string) string {
@@ -231,7 +196,7 @@ func insidePath(m *rootfs.Mount, host string) string {
 
 // judge compares one place that a mount shows with one trusted file.
 func (in *inspection) judge(m *rootfs.Mount, s Shown, t *Trusted) error {
-	if m.Writable && slices.ContainsFunc(t.Links, func(l Place) bool { return l.Within(s.Place) }) {
+	if m.Writable && slices.ContainsFunc(t.Links, func(l hostfs.Location) bool { return l.Within(s.Location) }) {
 		return trustedError(m, t, "holds a symlink on the way to", "name "+t.What+" by a path without symlinks")
 	}
 	host, near := s.hostPath(t)
@@ -239,7 +204,7 @@ func (in *inspection) judge(m *rootfs.Mount, s Shown, t *Trusted) error {
 		return nil
 	}
 	inside := insidePath(m, host)
-	cover, part := in.cover.Mount(inside), !t.Place.Within(s.Place)
+	cover, part := in.cover.Mount(inside), !t.Location.Within(s.Location)
 	switch {
 	case t.State && in.hidden(m, inside, t):
 	case part && !t.Readable && !t.Output:
@@ -248,10 +213,8 @@ func (in *inspection) judge(m *rootfs.Mount, s Shown, t *Trusted) error {
 	case t.Readable && m.Writable && (cover == nil || cover.Kind == rootfs.MountBind && cover.Writable):
 		return trustedError(m, t, "lets the program write", "grant it with files.read, or keep it elsewhere")
 	case t.Output && (m.Writable || cover == m):
-		return &Error{
-			Code: codeOutputGranted, Message: fmt.Sprintf("%s %q is in what the program sees as %q", t.What, t.Path, m.Target),
-			Hint: "choose a directory that the program cannot see: outside of all that the policy grants",
-		}
+		return fault.New(fault.OutputDirGranted, "choose a directory that the program cannot see: outside of all that the policy grants",
+			"%s %q is in what the program sees as %q", t.What, t.Path, m.Target)
 	case !t.Readable && (m.Writable || cover == m):
 		return trustedError(m, t, "holds", trustedHint)
 	}
@@ -273,5 +236,5 @@ func trustedError(m *rootfs.Mount, t *Trusted, how, hint string) error {
 	if t.State && how == "holds" {
 		hint = "grant a directory of its own below it (mkdir work; cd work), or keep the state elsewhere: --root DIR"
 	}
-	return &Error{Code: codeTrusted, Message: fmt.Sprintf("%s %q %s %s %q", m.From, m.Source, how, t.What, t.Path), Hint: hint}
+	return fault.New(fault.GrantHoldsTrusted, hint, "%s %q %s %s %q", m.From, m.Source, how, t.What, t.Path)
 }

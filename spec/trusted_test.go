@@ -6,7 +6,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/sandboxrun/sandboxrun/fault"
 	"github.com/sandboxrun/sandboxrun/rootfs"
+	"github.com/sandboxrun/sandboxrun/rootfs/hostfs"
 )
 
 // fakeGround is a machine with one file system, and mounts of parts of it elsewhere.
@@ -15,13 +17,13 @@ type fakeGround struct {
 	trusted []Trusted
 }
 
-func (g fakeGround) place(p string) Place {
+func (g fakeGround) place(p string) hostfs.Location {
 	for target, source := range g.mounts {
 		if p == target || strings.HasPrefix(p, target+"/") {
-			return Place{"8:1", source + strings.TrimPrefix(p, target)}
+			return hostfs.Location{Dev: "8:1", Path: source + strings.TrimPrefix(p, target)}
 		}
 	}
-	return Place{"8:1", p}
+	return hostfs.Location{Dev: "8:1", Path: p}
 }
 
 func (g fakeGround) Shown(p string) ([]Shown, error) {
@@ -37,7 +39,7 @@ func (g fakeGround) Shown(p string) ([]Shown, error) {
 	return list, nil
 }
 
-func (g fakeGround) Trusted([]Place) ([]Trusted, error) { return g.trusted, nil }
+func (g fakeGround) Trusted([]hostfs.Location) ([]Trusted, error) { return g.trusted, nil }
 
 func bindOf(source, target string, writable bool) rootfs.Mount {
 	return rootfs.Mount{Kind: rootfs.MountBind, Source: source, Target: target, Writable: writable, Dir: true, From: "p.toml:1:1: files"}
@@ -47,12 +49,12 @@ func TestCheckTrusted(t *testing.T) {
 	ground := fakeGround{
 		mounts: map[string]string{"/alias": "/srv/state", "/deep/mnt": "/srv", "/other": "/proj", "/part/in": "/srv/state/t1"},
 		trusted: []Trusted{
-			{What: "the state directory", Path: "/srv/state", Place: Place{"8:1", "/srv/state"}, State: true},
-			{What: "the policy", Path: "/proj/p.toml", Place: Place{"8:1", "/proj/p.toml"}, Readable: true, Links: []Place{{"8:1", "/links"}}},
-			{What: "output directory", Path: "/out", Place: Place{"8:1", "/out"}, Output: true},
-			{What: "the state directory", Path: "/x", Place: Place{"8:2", "/home"}, State: true},
-			{What: "the state directory", Path: "/usual/state", Place: Place{"8:1", "/usual/state"}, State: true, Absent: true},
-			{What: "the signing key", Path: "/keys/key", Place: Place{"8:1", "/keys/key"}},
+			{What: "the state directory", Path: "/srv/state", Location: hostfs.Location{Dev: "8:1", Path: "/srv/state"}, State: true},
+			{What: "the policy", Path: "/proj/p.toml", Location: hostfs.Location{Dev: "8:1", Path: "/proj/p.toml"}, Readable: true, Links: []hostfs.Location{{Dev: "8:1", Path: "/links"}}},
+			{What: "output directory", Path: "/out", Location: hostfs.Location{Dev: "8:1", Path: "/out"}, Output: true},
+			{What: "the state directory", Path: "/x", Location: hostfs.Location{Dev: "8:2", Path: "/home"}, State: true},
+			{What: "the state directory", Path: "/usual/state", Location: hostfs.Location{Dev: "8:1", Path: "/usual/state"}, State: true, Absent: true},
+			{What: "the signing key", Path: "/keys/key", Location: hostfs.Location{Dev: "8:1", Path: "/keys/key"}},
 		},
 	}
 	mask := rootfs.Mount{Kind: rootfs.MountMask, Target: "/srv/state", Dir: true}
@@ -93,7 +95,7 @@ func TestCheckTrusted(t *testing.T) {
 		if got := errorText(err); (tt.want == "") != (err == nil) || !strings.Contains(got, tt.want) {
 			t.Errorf("%s: got %q, want %q", name, got, tt.want)
 		}
-		if e, ok := errors.AsType[*Error](err); err != nil && (!ok || e.Code == "" || e.Hint == "") {
+		if e, ok := errors.AsType[*fault.Error](err); err != nil && (!ok || e.Code == "" || e.Hint == "") {
 			t.Errorf("%s: no code or hint: %v", name, err)
 		}
 	}
@@ -104,9 +106,9 @@ func TestHide(t *testing.T) {
 	ground := fakeGround{
 		mounts: map[string]string{"/deep/mnt": "/srv", "/part/in": "/srv/state/t1"},
 		trusted: []Trusted{
-			{Path: "/srv/state", Place: Place{"8:1", "/srv/state"}, State: true},
-			{Path: "/usual/state", Place: Place{"8:1", "/usual/state"}, State: true, Absent: true},
-			{Path: "/keys/key", Place: Place{"8:1", "/keys/key"}},
+			{Path: "/srv/state", Location: hostfs.Location{Dev: "8:1", Path: "/srv/state"}, State: true},
+			{Path: "/usual/state", Location: hostfs.Location{Dev: "8:1", Path: "/usual/state"}, State: true, Absent: true},
+			{Path: "/keys/key", Location: hostfs.Location{Dev: "8:1", Path: "/keys/key"}},
 		},
 	}
 	for name, tt := range map[string]struct {

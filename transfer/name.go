@@ -8,29 +8,13 @@ import (
 	"path"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/sandboxrun/sandboxrun/fault"
 )
 
-// Error is a path that cannot be transferred.
-type Error struct {
-	Code string // a stable word
-	Path string // as the caller has named it
-	Err  error
-}
-
-// Codes of errors.
-const (
-	CodePath     = "path_invalid"   // absolute, empty, or it leaves the working directory
-	CodeTooLarge = "file_too_large" // more than the cap
-	CodeUnusable = "file_unusable"  // it is not there, no file, or not to be read
-)
-
-func (e *Error) Error() string { return fmt.Sprintf("%q: %v", e.Path, e.Err) }
-
-// Unwrap gives the cause.
-func (e *Error) Unwrap() error { return e.Err }
-
-func refused(code, name, format string, args ...any) *Error {
-	return &Error{code, name, fmt.Errorf(format, args...)}
+// refused is the error of a path that cannot be transferred, as the caller has named it.
+func refused(code, name, format string, args ...any) *fault.Error {
+	return fault.New(code, "", "%q: %w", name, fmt.Errorf(format, args...))
 }
 
 // Clean checks a path inside and gives it without what is superfluous. It has to be relative to the working directory, and must
@@ -38,17 +22,17 @@ func refused(code, name, format string, args ...any) *Error {
 func Clean(name string) (string, error) {
 	switch {
 	case name == "":
-		return "", refused(CodePath, name, "the path is empty")
+		return "", refused(fault.PathInvalid, name, "the path is empty")
 	case !utf8.ValidString(name):
-		return "", refused(CodePath, name, "the path is not UTF-8, as results are")
+		return "", refused(fault.PathInvalid, name, "the path is not UTF-8, as results are")
 	case strings.ContainsRune(name, 0):
-		return "", refused(CodePath, name, "the path holds a null byte")
+		return "", refused(fault.PathInvalid, name, "the path holds a null byte")
 	case path.IsAbs(name):
-		return "", refused(CodePath, name, "the path is absolute; it must be relative to the working directory inside")
+		return "", refused(fault.PathInvalid, name, "the path is absolute; it must be relative to the working directory inside")
 	}
 	clean := path.Clean(name)
 	if clean == ".." || strings.HasPrefix(clean, "../") {
-		return "", refused(CodePath, name, "the path leaves the working directory")
+		return "", refused(fault.PathInvalid, name, "the path leaves the working directory")
 	}
 	return clean, nil
 }

@@ -7,10 +7,13 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/sandboxrun/sandboxrun/fault"
 )
 
 func TestClean(t *testing.T) {
@@ -19,9 +22,9 @@ func TestClean(t *testing.T) {
 		"": "!", "/": "!", "/a": "!", "..": "!", "../a": "!", "a/../..": "!", "a/../../b": "!", "a\x00b": "!", "\xff": "!",
 	} {
 		got, err := Clean(in)
-		var e *Error
+		var e *fault.Error
 		if want == "!" {
-			if !errors.As(err, &e) || e.Code != CodePath || e.Path != in {
+			if !errors.As(err, &e) || e.Code != fault.PathInvalid || !strings.HasPrefix(err.Error(), strconv.Quote(in)+": ") {
 				t.Errorf("Clean(%q) = %q, %v", in, got, err)
 			}
 		} else if err != nil || got != want {
@@ -113,8 +116,8 @@ func TestCapIsOfAllTogether(t *testing.T) {
 		var m Memory
 		r.Max = limit
 		_, err := r.Read("d", &m)
-		var e *Error
-		if ok && (err != nil || len(m.Files) != 3) || !ok && (!errors.As(err, &e) || e.Code != CodeTooLarge) {
+		var e *fault.Error
+		if ok && (err != nil || len(m.Files) != 3) || !ok && (!errors.As(err, &e) || e.Code != fault.FileTooLarge) {
 			t.Errorf("%d bytes: %v, %d files", limit, err, len(m.Files))
 		}
 	}
@@ -125,8 +128,8 @@ func TestDepthAndDescriptorsAreBounded(t *testing.T) {
 	write(t, dir, strings.Repeat("d/", maxDepth+2)+"f", "x")
 	before, _ := os.ReadDir("/proc/self/fd")
 	_, err := reader(t, dir).Read("d", &Memory{})
-	var e *Error
-	if !errors.As(err, &e) || e.Code != CodeTooLarge {
+	var e *fault.Error
+	if !errors.As(err, &e) || e.Code != fault.FileTooLarge {
 		t.Errorf("got %v", err)
 	}
 	if after, _ := os.ReadDir("/proc/self/fd"); len(after) > len(before)+1 { // the reader's directory

@@ -11,6 +11,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/sandboxrun/sandboxrun/fault"
 )
 
 // Bounds of one transfer.
@@ -70,11 +72,11 @@ func (r *Reader) ReadOpen(fd int, name string, sink Sink) ([]Dropped, error) {
 func (r *Reader) unusable(err error) error {
 	switch {
 	case errors.Is(err, unix.EXDEV):
-		return refused(CodePath, r.named, "a link on the way leaves the working directory")
+		return refused(fault.PathInvalid, r.named, "a link on the way leaves the working directory")
 	case errors.Is(err, unix.ENXIO):
-		return refused(CodeUnusable, r.named, "it is no file or directory")
+		return refused(fault.FileUnusable, r.named, "it is no file or directory")
 	}
-	return &Error{CodeUnusable, r.named, err}
+	return refused(fault.FileUnusable, r.named, "%w", err)
 }
 
 func (r *Reader) drop(name, format string, args ...any) {
@@ -90,13 +92,13 @@ func (r *Reader) take(fd int, name string, depth int) error {
 		return r.unusable(err)
 	}
 	if r.entries++; r.entries > maxEntries {
-		return refused(CodeTooLarge, r.named, "it holds more than %d files", maxEntries)
+		return refused(fault.FileTooLarge, r.named, "it holds more than %d files", maxEntries)
 	}
 	mode := fs.FileMode(st.Mode & 0o777)
 	switch st.Mode & unix.S_IFMT {
 	case unix.S_IFDIR:
 		if depth >= maxDepth {
-			return refused(CodeTooLarge, r.named, "it holds directories more than %d deep", maxDepth)
+			return refused(fault.FileTooLarge, r.named, "it holds directories more than %d deep", maxDepth)
 		}
 		if err := r.sink.Dir(name, mode); err != nil {
 			return err
@@ -106,7 +108,7 @@ func (r *Reader) take(fd int, name string, depth int) error {
 		return r.file(f, name, mode, &st)
 	}
 	if name == "." {
-		return refused(CodeUnusable, r.named, "it is no file or directory")
+		return refused(fault.FileUnusable, r.named, "it is no file or directory")
 	}
 	r.drop(name, "%s", kind(st.Mode))
 	return nil
@@ -129,7 +131,7 @@ func (r *Reader) file(f *os.File, name string, mode fs.FileMode, st *unix.Stat_t
 	}
 	if where.Type == unix.PROC_SUPER_MAGIC { // it would answer us and not the program
 		if name == "." {
-			return refused(CodeUnusable, r.named, "it is a file of /proc")
+			return refused(fault.FileUnusable, r.named, "it is a file of /proc")
 		}
 		r.drop(name, "a file of /proc")
 		return nil
@@ -141,7 +143,7 @@ func (r *Reader) file(f *os.File, name string, mode fs.FileMode, st *unix.Stat_t
 	err := r.sink.File(name, mode, data)
 	r.left = data.left
 	if errors.Is(err, errTooLarge) {
-		return refused(CodeTooLarge, r.named, "it is larger than %d bytes", r.max())
+		return refused(fault.FileTooLarge, r.named, "it is larger than %d bytes", r.max())
 	}
 	return err
 }
@@ -223,7 +225,7 @@ func (r *Reader) child(dir int, name, base string, depth int) error {
 
 func (r *Reader) link(fd int, name string, depth int) error {
 	if r.entries++; r.entries > maxEntries {
-		return refused(CodeTooLarge, r.named, "it holds more than %d files", maxEntries)
+		return refused(fault.FileTooLarge, r.named, "it holds more than %d files", maxEntries)
 	}
 	buf := make([]byte, unix.PathMax)
 	n, err := unix.Readlinkat(fd, "", buf)
@@ -249,7 +251,7 @@ func (r *Reader) Glob(pattern string) ([]string, error) {
 		return []string{clean}, nil
 	}
 	if _, err := path.Match(clean, ""); err != nil {
-		return nil, refused(CodePath, pattern, "the pattern is malformed")
+		return nil, refused(fault.PathInvalid, pattern, "the pattern is malformed")
 	}
 	found := []string{"."}
 	for part := range strings.SplitSeq(clean, "/") {
@@ -260,7 +262,7 @@ func (r *Reader) Glob(pattern string) ([]string, error) {
 				return nil, err
 			}
 			if next = append(next, more...); len(next) > maxEntries {
-				return nil, refused(CodeTooLarge, pattern, "it names more than %d files", maxEntries)
+				return nil, refused(fault.FileTooLarge, pattern, "it names more than %d files", maxEntries)
 			}
 		}
 		found = next
@@ -286,7 +288,7 @@ func (r *Reader) match(dir, part string) ([]string, error) {
 	defer f.Close()
 	names, err := f.Readdirnames(maxEntries)
 	if err != nil && !errors.Is(err, io.EOF) {
-		return nil, &Error{CodeUnusable, dir, err}
+		return nil, refused(fault.FileUnusable, dir, "%w", err)
 	}
 	var found []string
 	for _, n := range names {

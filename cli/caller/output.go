@@ -8,6 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/sandboxrun/sandboxrun/container/result"
+	"github.com/sandboxrun/sandboxrun/fault"
 )
 
 // Output is one of the caller's streams. It remembers the first failed write, because a command whose output is lost has failed.
@@ -72,9 +73,6 @@ func (o *Output) finish() {
 	}
 }
 
-// CodeOutputFailed is the code of a command whose output was lost.
-const CodeOutputFailed = "output_failed"
-
 // LostOutput is the command's exit status, which is never 0 if output was lost. For a closed pipe there is no message, and the status
 // is as if SIGPIPE had ended the command.
 func (c *Caller) LostOutput(status int) int {
@@ -89,13 +87,13 @@ func (c *Caller) LostOutput(status int) int {
 		}
 		closed := errors.Is(err, unix.EPIPE)
 		if !closed {
-			c.Complain(&result.Error{Code: CodeOutputFailed, Message: "write standard " + o.name + ": " + Reason(err)})
+			c.Complain(&result.Error{Code: fault.OutputFailed, Message: "write standard " + o.name + ": " + Reason(err)})
 		}
 		switch {
 		case status == 0 && closed:
-			status = ExitSignal + int(unix.SIGPIPE)
+			status = 128 + int(unix.SIGPIPE)
 		case status == 0:
-			status = ExitLauncher
+			status = fault.ExitLauncher
 		}
 	}
 	return status

@@ -9,53 +9,19 @@ import (
 	"github.com/sandboxrun/sandboxrun/container/diagnose"
 	"github.com/sandboxrun/sandboxrun/container/result"
 	"github.com/sandboxrun/sandboxrun/fault"
-	"github.com/sandboxrun/sandboxrun/rootfs"
-	"github.com/sandboxrun/sandboxrun/spec"
-)
-
-// Exit statuses of the launcher. Every other status is the program's.
-const (
-	ExitRefused  = 1 // verify: the record is not good; doctor: the default policy cannot be enforced; explain: not inside
-	ExitLauncher = 125
-	ExitSignal   = 128 // plus the signal's number
 )
 
 // Describe gives the code, message and hint of an error.
 func Describe(err error) *result.Error {
-	var (
-		ce *fault.Error
-		se *spec.Error
-		re *rootfs.Error
-		pe *spec.PolicyError
-	)
-	if hint := diagnose.Scarce(err); hint != "" {
-		if errors.As(err, &ce) && ce.Code == diagnose.CodeLimitReached {
-			hint = ce.Hint
-		}
-		return &result.Error{Code: diagnose.CodeLimitReached, Message: err.Error(), Hint: hint}
+	d := &result.Error{Code: fault.Failed, Message: err.Error()}
+	e, known := errors.AsType[*fault.Error](err)
+	if known {
+		d.Code, d.Hint = e.Code, e.Hint
 	}
-	switch {
-	case errors.As(err, &ce):
-		return &result.Error{Code: ce.Code, Message: err.Error(), Hint: ce.Hint}
-	case errors.As(err, &se):
-		return &result.Error{Code: se.Code, Message: err.Error(), Hint: se.Hint}
-	case errors.As(err, &re):
-		return &result.Error{Code: re.Code, Message: err.Error(), Hint: re.Hint}
-	case errors.As(err, &pe):
-		return describePolicy(pe)
+	if hint := diagnose.Scarce(err); hint != "" && d.Code != fault.LimitReached {
+		d.Code, d.Hint = fault.LimitReached, hint
 	}
-	return &result.Error{Code: "failed", Message: err.Error()}
-}
-
-func describePolicy(pe *spec.PolicyError) *result.Error {
-	s := &result.Error{Code: "policy_invalid", Message: pe.Error()}
-	for _, problem := range pe.Problems {
-		if problem.Hint != "" {
-			s.Hint = problem.Hint
-			break
-		}
-	}
-	return s
+	return d
 }
 
 // Report prints an error on standard error, passes its result on, and returns the exit status.

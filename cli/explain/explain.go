@@ -13,12 +13,13 @@ import (
 
 	"github.com/sandboxrun/sandboxrun/cli/caller"
 	"github.com/sandboxrun/sandboxrun/cli/flags"
-	"github.com/sandboxrun/sandboxrun/cli/policy"
+	"github.com/sandboxrun/sandboxrun/cli/plan"
 	"github.com/sandboxrun/sandboxrun/cli/show"
 	"github.com/sandboxrun/sandboxrun/fault"
 	"github.com/sandboxrun/sandboxrun/record"
-	"github.com/sandboxrun/sandboxrun/rootfs"
+	"github.com/sandboxrun/sandboxrun/rootfs/explain"
 	"github.com/sandboxrun/sandboxrun/spec"
+	"github.com/sandboxrun/sandboxrun/spec/answer"
 )
 
 // Kinds of asks.
@@ -56,7 +57,7 @@ func (f *askFlag) String() string {
 
 // Command is the command explain.
 func Command(p *caller.Caller) *cli.Command {
-	asks, grants := &[]Ask{}, &policy.Grants{}
+	asks, grants := &[]Ask{}, &plan.Grants{}
 	option := func(name, kind, usage string) cli.Flag {
 		return &cli.GenericFlag{Name: name, Value: &askFlag{kind, asks}, Usage: usage}
 	}
@@ -77,7 +78,7 @@ func Command(p *caller.Caller) *cli.Command {
 	}
 }
 
-func run(p *caller.Caller, c *cli.Context, asks *[]Ask, grants policy.Grants) error {
+func run(p *caller.Caller, c *cli.Context, asks *[]Ask, grants plan.Grants) error {
 	var wrong error
 	err := flags.Each(c, func(arg string) {
 		a, err := Classify(arg)
@@ -96,7 +97,7 @@ func run(p *caller.Caller, c *cli.Context, asks *[]Ask, grants policy.Grants) er
 	if c.IsSet("html") && (c.String("html") == "" || len(list) > 0 || c.Bool("json")) {
 		return fault.Usage("--html goes with no argument and without --json", "sandboxrun explain --html view.html")
 	}
-	d, err := policy.Decide(p, policy.Source{Name: c.String("policy"), Workspace: true, Grants: grants, Trust: p.Trust(c)})
+	d, err := plan.Decide(p, plan.Source{Name: c.String("policy"), Workspace: true, Grants: grants, Trust: p.Trust(c)})
 	if err != nil {
 		return err
 	}
@@ -116,12 +117,12 @@ func run(p *caller.Caller, c *cli.Context, asks *[]Ask, grants policy.Grants) er
 // Explainer answers the asks.
 type Explainer struct {
 	*caller.Caller
-	d     policy.Decision
-	files *rootfs.Explainer
+	d     plan.Decision
+	files *explain.Explainer
 }
 
 // New is an explainer of a decision.
-func New(p *caller.Caller, d policy.Decision) (*Explainer, error) {
+func New(p *caller.Caller, d plan.Decision) (*Explainer, error) {
 	groups, err := os.Getgroups()
 	if err != nil {
 		return nil, fmt.Errorf("read own groups: %w", err)
@@ -129,8 +130,8 @@ func New(p *caller.Caller, d policy.Decision) (*Explainer, error) {
 	return &Explainer{p, d, spec.Explainer(d.Policy, d.Plan, d.Host, groups)}, nil
 }
 
-// answer is the explanation of one ask.
-type answer struct {
+// reply is the explanation of one ask.
+type reply struct {
 	kind, title, is string
 	ok              bool
 	why             []string
@@ -152,7 +153,7 @@ func (x *Explainer) answers(list []Ask, asJSON bool) error {
 			return err
 		}
 		if !a.ok {
-			x.Status = caller.ExitRefused
+			x.Status = fault.ExitRefused
 		}
 		x.print(a)
 	}
@@ -168,14 +169,14 @@ func (x *Explainer) Each(list []Ask) ([]any, error) {
 			return nil, err
 		}
 		if !a.ok {
-			x.Status = caller.ExitRefused
+			x.Status = fault.ExitRefused
 		}
 		all = append(all, map[string]any{"kind": a.kind, "asked": one.name, "ok": a.ok, "is": a.is, "details": a.details})
 	}
 	return all, nil
 }
 
-func (x *Explainer) answer(one Ask) (*answer, error) {
+func (x *Explainer) answer(one Ask) (*reply, error) {
 	if one.name == "" {
 		return nil, fault.Usage("the name of a "+one.kind+" is empty", "sandboxrun explain --help")
 	}
@@ -185,26 +186,26 @@ func (x *Explainer) answer(one Ask) (*answer, error) {
 	case askHost:
 		return x.netHost(one.name)
 	case askEnv:
-		a := spec.ExplainVariable(x.d.Policy, x.d.Plan, x.Env, one.name, record.Secret)
-		return &answer{askEnv, show.Name(one.name), a.Is, a.OK, a.Why, a.Hint, a}, nil
+		a := answer.Variable(x.d.Policy, x.d.Plan, x.Env, one.name, record.Secret)
+		return &reply{askEnv, show.Name(one.name), a.Is, a.OK, a.Why, a.Hint, a}, nil
 	}
 	env := map[string]string{}
 	for _, kv := range x.d.Plan.Exec.Environ(x.Env, nil) {
 		name, value, _ := strings.Cut(kv, "=")
 		env[name] = value
 	}
-	a := x.files.Program(rootfs.Asked{
+	a := x.files.Program(explain.Asked{
 		Name: one.name, Dir: x.d.Plan.Exec.Dir, Env: env, CallerPath: x.Env["PATH"], Arch: x.d.Host.Arch,
 	})
 	title := show.Name(one.name)
 	if a.File != nil {
 		title = arrow(a.Path, a.File.Real)
 	}
-	return &answer{askExe, title, a.Is, a.OK, append(a.Why, needLines(a.Needs)...), a.Hint, a}, nil
+	return &reply{askExe, title, a.Is, a.OK, append(a.Why, needLines(a.Needs)...), a.Hint, a}, nil
 }
 
 // needLines formats one line for each file that a program needs.
-func needLines(needs []rootfs.Need) []string {
+func needLines(needs []explain.Need) []string {
 	lines := make([]string, 0, len(needs))
 	for _, n := range needs {
 		where := show.Name(n.Path)
@@ -220,13 +221,13 @@ func needLines(needs []rootfs.Need) []string {
 	return lines
 }
 
-func (x *Explainer) path(name string) (*answer, error) {
+func (x *Explainer) path(name string) (*reply, error) {
 	full, err := x.absolute(name)
 	if err != nil {
 		return nil, err
 	}
 	e := x.files.Explain(full)
-	return &answer{askPath, arrow(full, e.Real), e.Is, e.Inside(), e.Why, e.Hint, e}, nil
+	return &reply{askPath, arrow(full, e.Real), e.Is, e.Inside(), e.Why, e.Hint, e}, nil
 }
 
 // absolute makes a path absolute as the caller's shell would. It does not clean the path, because the meaning of ".." depends on
@@ -246,16 +247,16 @@ func (x *Explainer) absolute(name string) (string, error) {
 	return x.Cwd + "/" + strings.TrimPrefix(name, "./"), nil
 }
 
-func (x *Explainer) netHost(text string) (*answer, error) {
+func (x *Explainer) netHost(text string) (*reply, error) {
 	host, port, ok := splitHost(text)
 	if !ok {
 		return nil, fault.Usage(fmt.Sprintf("%q is no host with a port", text), "HOST:PORT, or [ADDRESS]:PORT for IPv6")
 	}
-	a, err := spec.ExplainHost(x.d.Policy, x.d.Plan, host, port)
+	a, err := answer.Host(x.d.Policy, x.d.Plan, host, port)
 	if err != nil {
 		return nil, err
 	}
-	return &answer{askHost, show.Name(a.Asked), a.Is, a.OK, a.Why, a.Hint, a}, nil
+	return &reply{askHost, show.Name(a.Asked), a.Is, a.OK, a.Why, a.Hint, a}, nil
 }
 
 // splitHost splits at the last colon. The network's rules judge the part before it.
@@ -293,7 +294,7 @@ func Classify(arg string) (Ask, error) {
 }
 
 // print writes an answer for people: the answer in one line, the reasons below.
-func (x *Explainer) print(a *answer) {
+func (x *Explainer) print(a *reply) {
 	colour, off := x.Colour(map[bool]string{true: show.Green, false: show.Alarm}[a.ok])
 	fmt.Fprintf(x.Out, "%s%s:%s %s\n", colour, a.is, off, a.title)
 	for _, line := range a.why {

@@ -11,8 +11,10 @@ import (
 	"testing"
 
 	"github.com/sandboxrun/sandboxrun/cli/caller"
-	"github.com/sandboxrun/sandboxrun/cli/policy"
+	"github.com/sandboxrun/sandboxrun/cli/plan"
 	"github.com/sandboxrun/sandboxrun/rootfs"
+	"github.com/sandboxrun/sandboxrun/rootfs/explain"
+	"github.com/sandboxrun/sandboxrun/rootfs/survey"
 	"github.com/sandboxrun/sandboxrun/spec"
 )
 
@@ -47,13 +49,13 @@ func asker(t *testing.T) *Explainer {
 			{Kind: rootfs.MountTmpfs, Target: "/x/tmp", Dir: true, Mode: 0o777, Size: 1 << 20},
 		},
 	}
-	tree, err := rootfs.HostTree()
+	tree, err := survey.HostTree()
 	if err != nil {
 		t.Fatal(err)
 	}
 	asked := rootfs.Policy{Write: []rootfs.Grant{{Path: "/x", From: "<p>.toml:1:2: files.write"}}, Deny: []rootfs.Grant{{Path: "/x/" + odd, From: "deny"}}}
-	plan := &spec.Plan{View: v, PolicyFile: "<p>&\"\n.toml", PolicyDigest: "d"}
-	return &Explainer{Caller: p, d: policy.Decision{Plan: plan}, files: &rootfs.Explainer{View: v, Policy: asked, Tree: tree}}
+	made := &spec.Plan{View: v, PolicyFile: "<p>&\"\n.toml", PolicyDigest: "d"}
+	return &Explainer{Caller: p, d: plan.Decision{Plan: made}, files: &explain.Explainer{View: v, Policy: asked, Tree: tree}}
 }
 
 // The page is well formed, holds all names as text, and takes nothing from elsewhere.

@@ -13,6 +13,7 @@ import (
 	"github.com/sandboxrun/sandboxrun/cli/show"
 	"github.com/sandboxrun/sandboxrun/cli/version"
 	"github.com/sandboxrun/sandboxrun/rootfs"
+	"github.com/sandboxrun/sandboxrun/rootfs/explain"
 )
 
 // tree prints the whole view.
@@ -43,7 +44,7 @@ func (x *Explainer) head() string {
 const widest = 48
 
 // treeLines formats nodes, one a line.
-func treeLines(nodes []rootfs.Node, colours bool) []string {
+func treeLines(nodes []explain.Node, colours bool) []string {
 	labels, width := make([]string, len(nodes)), 0
 	for i, n := range nodes {
 		labels[i] = branches(nodes, i) + label(n)
@@ -62,7 +63,7 @@ func treeLines(nodes []rootfs.Node, colours bool) []string {
 }
 
 // branches draws the lines of the tree before each name.
-func branches(nodes []rootfs.Node, i int) string {
+func branches(nodes []explain.Node, i int) string {
 	var b strings.Builder
 	for depth := 1; depth <= nodes[i].Depth; depth++ {
 		more := false // another node of this depth follows below the same parent
@@ -81,7 +82,7 @@ func branches(nodes []rootfs.Node, i int) string {
 	return b.String()
 }
 
-func label(n rootfs.Node) string {
+func label(n explain.Node) string {
 	text := show.Name(n.Name)
 	if n.Dir && n.Path != "/" {
 		text += "/"
@@ -92,7 +93,7 @@ func label(n rootfs.Node) string {
 	return text
 }
 
-func access(n rootfs.Node) string {
+func access(n explain.Node) string {
 	switch {
 	case n.Link != "" || n.Kind == rootfs.PlaceOwn:
 		return ""
@@ -105,7 +106,7 @@ func access(n rootfs.Node) string {
 }
 
 // kindName is the kind of a node in one word.
-func kindName(n rootfs.Node) string {
+func kindName(n explain.Node) string {
 	switch {
 	case n.Absent:
 		return "absent"
@@ -127,14 +128,14 @@ func kindName(n rootfs.Node) string {
 	return string(n.Kind)
 }
 
-func sizeText(n rootfs.Node) string {
+func sizeText(n explain.Node) string {
 	if n.Size == 0 || n.Kind == rootfs.PlaceMask {
 		return ""
 	}
 	return show.AboutSize(n.Size)
 }
 
-func origin(n rootfs.Node) string {
+func origin(n explain.Node) string {
 	text := n.Rule
 	switch {
 	case n.Kind == rootfs.PlaceOwn || n.Rule == "default":
@@ -148,7 +149,7 @@ func origin(n rootfs.Node) string {
 	return text
 }
 
-func nodeColour(n rootfs.Node) string {
+func nodeColour(n explain.Node) string {
 	switch {
 	case n.Kind == rootfs.PlaceMask:
 		return show.Red
@@ -188,7 +189,7 @@ func (x *Explainer) html(file string) error {
 }
 
 // grow makes a tree from a list in which each node stands before its children.
-func grow(nodes []rootfs.Node) *branch {
+func grow(nodes []explain.Node) *branch {
 	top := &branch{}
 	path := []*branch{top}
 	for _, n := range nodes {

@@ -7,7 +7,7 @@ import (
 	"os"
 	"strings"
 
-	"github.com/sandboxrun/sandboxrun/rootfs"
+	"github.com/sandboxrun/sandboxrun/rootfs/hostfs"
 )
 
 // maxInput is the maximum size of a policy, a key or a signature, in bytes.
@@ -16,8 +16,8 @@ const maxInput = 4 << 20
 // ReadFile reads a file that the command line or a policy names. It opens only regular files, because a program may have written in
 // the directory. The exception is a pipe of the caller, as a shell makes it for <(...).
 func ReadFile(name string) ([]byte, error) {
-	f, err := rootfs.OpenRegular(name)
-	if errors.Is(err, rootfs.ErrNotRegular) && OwnDescriptor(name) {
+	f, err := hostfs.OpenRegular(name)
+	if errors.Is(err, hostfs.ErrNotRegular) && OwnDescriptor(name) {
 		f, err = os.Open(name)
 	}
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/sandboxrun/sandboxrun/fault"
-	"github.com/sandboxrun/sandboxrun/spec"
+	"github.com/sandboxrun/sandboxrun/spec/policy"
 )
 
 // Error is the error of flags that the library cannot read. It names the nearest flag.
@@ -29,7 +29,7 @@ func Error(c *cli.Context, err error, _ bool) error {
 			names = append(names, f.Names()...)
 		}
 	}
-	if near := spec.Nearest(strings.TrimPrefix(name, "-"), names); len(near) > 1 {
+	if near := policy.Nearest(strings.TrimPrefix(name, "-"), names); len(near) > 1 {
 		u.Hint = fmt.Sprintf("did you mean --%s? %s", near, u.Hint)
 	}
 	return u
@@ -50,7 +50,7 @@ func UnknownCommand(commands []*cli.Command, parent, name string) error {
 	for _, c := range commands {
 		names = append(names, c.Name)
 	}
-	if near := spec.Nearest(name, names); near != "" {
+	if near := policy.Nearest(name, names); near != "" {
 		u.Hint = fmt.Sprintf("did you mean %q? sandboxrun %s--help lists the commands", near, parent)
 	}
 	return u

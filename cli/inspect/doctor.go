@@ -60,7 +60,7 @@ func (p *Commands) doctor(c *cli.Context) error {
 		return fmt.Errorf("examine this machine: %w", err)
 	}
 	if !report.Enforceable {
-		p.Status = caller.ExitRefused
+		p.Status = fault.ExitRefused
 	}
 	if c.Bool("json") {
 		p.PrintJSON(DoctorJSON(report))

@@ -16,7 +16,7 @@ import (
 	"github.com/sandboxrun/sandboxrun/container"
 	"github.com/sandboxrun/sandboxrun/container/stats"
 	"github.com/sandboxrun/sandboxrun/fault"
-	"github.com/sandboxrun/sandboxrun/spec"
+	"github.com/sandboxrun/sandboxrun/spec/policy"
 )
 
 const (
@@ -75,7 +75,7 @@ func parseInterval(c *cli.Context) (time.Duration, error) {
 	case !c.Bool("follow"):
 		return 0, fault.Usage("--interval goes with --follow", flags.Help(c))
 	}
-	d, err := spec.ParseDuration(text)
+	d, err := policy.ParseDuration(text)
 	if err != nil || d < leastInterval || d > mostInterval {
 		return 0, fault.Usage(fmt.Sprintf("--interval %q is no duration from 0.1s to 1h", text), "such as 0.5, 2s or 1m; a bare number is seconds")
 	}
@@ -104,7 +104,7 @@ func followStats(ctx context.Context, sb *container.Sandbox, interval time.Durat
 }
 
 func unlessLost(err error) error {
-	if caller.Describe(err).Code == "sandbox_lost" {
+	if caller.Describe(err).Code == fault.SandboxLost {
 		return nil
 	}
 	return err

@@ -19,12 +19,12 @@ import (
 
 	"github.com/sandboxrun/sandboxrun/cli/caller"
 	"github.com/sandboxrun/sandboxrun/cli/flags"
-	"github.com/sandboxrun/sandboxrun/cli/policy"
+	"github.com/sandboxrun/sandboxrun/cli/plan"
 	"github.com/sandboxrun/sandboxrun/cli/show"
 	"github.com/sandboxrun/sandboxrun/container/result"
 	"github.com/sandboxrun/sandboxrun/fault"
 	"github.com/sandboxrun/sandboxrun/record"
-	"github.com/sandboxrun/sandboxrun/rootfs"
+	"github.com/sandboxrun/sandboxrun/rootfs/hostfs"
 )
 
 // Verify is the command verify.
@@ -70,7 +70,7 @@ func (p *Commands) verify(c *cli.Context) error {
 		return caller.UnlessClosed(err)
 	}
 	if !r.Well {
-		p.Status = caller.ExitRefused
+		p.Status = fault.ExitRefused
 	}
 	for _, problem := range r.Problems {
 		message := problem.Message
@@ -98,7 +98,7 @@ func openRecord(path string) (*os.File, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open record: %w", err)
 	}
-	f, err := rootfs.OpenRegular(path)
+	f, err := hostfs.OpenRegular(path)
 	if err != nil {
 		return nil, fmt.Errorf("open record: %w", err)
 	}
@@ -116,7 +116,7 @@ func (p *Commands) verifyOptions(c *cli.Context, path string) (record.Options, e
 		return o, fault.Usage(fmt.Sprintf("--head %q is no hash", o.Head), "64 hexadecimal digits, as verify shows them")
 	}
 	if name := c.String("policy"); name != "" {
-		policy, err := policy.Load(p.Caller, policy.Source{Name: name})
+		policy, err := plan.Load(p.Caller, plan.Source{Name: name})
 		if err != nil {
 			return o, err
 		}
@@ -146,7 +146,7 @@ func readPublicKey(name string) (ed25519.PublicKey, error) {
 
 // readSignature returns nil if there is no signature.
 func readSignature(path string) ([]byte, error) {
-	f, err := rootfs.OpenRegular(path)
+	f, err := hostfs.OpenRegular(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
@@ -167,17 +167,17 @@ func readSignature(path string) ([]byte, error) {
 
 func problemHint(code string) string {
 	switch code {
-	case record.CodeUnfinished:
+	case fault.RecordUnfinished:
 		return "if the sandbox still exists, verify again when it has been deleted"
-	case record.CodeCut, record.CodeTorn, record.CodeUntold, record.CodeEmpty:
+	case fault.RecordCut, fault.RecordTorn, fault.RecordUntold, fault.RecordEmpty:
 		return "the lost content is unknown: do not rely on what the record does not have"
-	case record.CodeWrongPolicy:
+	case fault.RecordWrongPolicy:
 		return "the digest depends on paths and variables of the policy: they must be the same as then"
-	case record.CodeNotSigned:
+	case fault.RecordNotSigned:
 		return "a signature is a file beside the record, with its name and " + record.SignatureSuffix
-	case record.CodeFormat:
+	case fault.RecordFormat:
 		return "use the version of sandboxrun that wrote it"
-	case record.CodeBroken, record.CodeLitter, record.CodeOrphans:
+	case fault.CheckBroken, fault.SandboxLitter, fault.SandboxOrphans:
 		return "" // the record is good; the sandbox was not
 	}
 	return "do not rely on this record"

@@ -6,7 +6,6 @@ import (
 
 	"github.com/urfave/cli/v2"
 
-	"github.com/sandboxrun/sandboxrun/cli/caller"
 	"github.com/sandboxrun/sandboxrun/cli/files"
 	"github.com/sandboxrun/sandboxrun/container"
 	"github.com/sandboxrun/sandboxrun/container/result"
@@ -95,7 +94,7 @@ func (p *Commands) sayCollected(r *result.Result) {
 		}
 		p.Complain(c.Error)
 		if p.Status == 0 {
-			p.Status = caller.ExitLauncher
+			p.Status = fault.ExitLauncher
 		}
 	}
 }

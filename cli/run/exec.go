@@ -14,7 +14,7 @@ import (
 	"github.com/sandboxrun/sandboxrun/container/result"
 	"github.com/sandboxrun/sandboxrun/container/stream"
 	"github.com/sandboxrun/sandboxrun/fault"
-	"github.com/sandboxrun/sandboxrun/spec"
+	"github.com/sandboxrun/sandboxrun/spec/policy"
 )
 
 // Exec is the command exec.
@@ -104,11 +104,11 @@ func (p *Commands) request(c *cli.Context, command []string) (container.Request,
 		return req, err
 	}
 	if text := c.String("memory"); text != "" {
-		n, err := spec.ParseSize(text)
+		n, err := policy.ParseSize(text)
 		if err != nil {
 			return req, fault.Usage(fmt.Sprintf("--memory %q is no size", text), "bytes, or a whole number with K, M, G or T")
 		}
-		if err := spec.CheckMemory(n); err != nil {
+		if err := policy.CheckMemory(n); err != nil {
 			return req, fault.Usage(fmt.Sprintf("--memory %q: %v", text, err), caller.Describe(err).Hint)
 		}
 		req.Memory = n
@@ -214,11 +214,11 @@ func (p *Commands) conclude(e *container.Ended, req container.Request) error {
 
 func (p *Commands) finish(r *result.Result) {
 	if err := p.Out.Failed(); err != nil && r.Error == nil {
-		r.Error = &result.Error{Code: caller.CodeOutputFailed, Message: "write standard output: " + caller.Reason(err)}
+		r.Error = &result.Error{Code: fault.OutputFailed, Message: "write standard output: " + caller.Reason(err)}
 	}
 	p.Status = r.ExitCode
-	if r.Error != nil && p.Status == 0 && r.Error.Code != caller.CodeOutputFailed { // lostOutput handles a lost output
-		p.Status = caller.ExitLauncher
+	if r.Error != nil && p.Status == 0 && r.Error.Code != fault.OutputFailed { // lostOutput handles a lost output
+		p.Status = fault.ExitLauncher
 	}
 	for _, w := range r.Warnings {
 		p.Warn(w)
@@ -229,7 +229,7 @@ func (p *Commands) finish(r *result.Result) {
 	case p.jsonResult && p.resultPrinted:
 	case p.jsonResult:
 		p.printResult(r)
-	case r.Error != nil && r.Error.Code == caller.CodeOutputFailed:
+	case r.Error != nil && r.Error.Code == fault.OutputFailed:
 	case r.Error != nil:
 		p.Complain(r.Error)
 	default:

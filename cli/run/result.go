@@ -117,9 +117,9 @@ func (p *Commands) resultLost(err error) {
 	if err == nil {
 		return
 	}
-	p.Complain(&result.Error{Code: caller.CodeOutputFailed, Message: "write the result: " + caller.Reason(err)})
+	p.Complain(&result.Error{Code: fault.OutputFailed, Message: "write the result: " + caller.Reason(err)})
 	if p.Status == 0 {
-		p.Status = caller.ExitLauncher
+		p.Status = fault.ExitLauncher
 	}
 }
 

@@ -15,7 +15,7 @@ import (
 
 	"github.com/sandboxrun/sandboxrun/cli/caller"
 	"github.com/sandboxrun/sandboxrun/cli/flags"
-	"github.com/sandboxrun/sandboxrun/cli/policy"
+	"github.com/sandboxrun/sandboxrun/cli/plan"
 	"github.com/sandboxrun/sandboxrun/container"
 	"github.com/sandboxrun/sandboxrun/container/owner"
 	"github.com/sandboxrun/sandboxrun/container/pool"
@@ -29,7 +29,7 @@ type Commands struct {
 	resultPrinted bool
 	result        resultTo
 	puts          [][2]string // --put: a path of the caller's, and one inside
-	grants        policy.Grants
+	grants        plan.Grants
 }
 
 // New makes the commands. The caller's failures become results, where a result was asked for.
@@ -42,7 +42,7 @@ func New(c *caller.Caller) *Commands {
 func execFlags() []cli.Flag {
 	return []cli.Flag{
 		&cli.BoolFlag{Name: "json", Usage: "print the result as one JSON object, with the output in it"},
-		&cli.StringFlag{Name: "timeout", Usage: "kill the program and every process it started after `DURATION` (1m30s; a bare number is seconds; default: the policy's wall limit)"},
+		&cli.StringFlag{Name: "timeout", Usage: "kill the program and every process it started after `DURATION` (1m30s; a bare number is seconds; default and maximum: the policy's wall limit)"},
 		&cli.StringFlag{Name: "memory", Usage: "kill the program when all its processes use more than `SIZE` of memory (256M; default and maximum: the policy's limit)"},
 		&cli.IntFlag{Name: "pids", DefaultText: "the policy's limit", Usage: "let the program have at most `N` processes and threads, not more than the policy's limit"},
 		&cli.StringSliceFlag{Name: "env", Usage: "set a variable: `NAME=VALUE`, or NAME for the caller's value; can be repeated"},
@@ -110,7 +110,7 @@ func (p *Commands) run(c *cli.Context) error {
 	defer store.Close()
 	trust := p.Trust(c)
 	trust.Record, trust.Output, trust.Key = o.Record, req.OutputDir, c.String("sign")
-	from := policy.Source{Name: c.String("policy"), Workspace: true, Grants: p.grants, Env: req.Env, Trust: trust}
+	from := plan.Source{Name: c.String("policy"), Workspace: true, Grants: p.grants, Env: req.Env, Trust: trust}
 	sb, dir, err := p.sandbox(store, claim, from, o)
 	if err != nil {
 		return err
@@ -126,16 +126,16 @@ func (p *Commands) run(c *cli.Context) error {
 }
 
 // sandbox makes or claims the sandbox of one run, and says in which directory the program starts, if that is the caller's.
-func (p *Commands) sandbox(store *container.Store, claim *forkexec.Claim, from policy.Source, o container.Options) (*container.Sandbox, string, error) {
+func (p *Commands) sandbox(store *container.Store, claim *forkexec.Claim, from plan.Source, o container.Options) (*container.Sandbox, string, error) {
 	if claim != nil {
 		sb, err := store.Open(claim.ID)
 		return sb, claim.Dir, err
 	}
 	id := "run-" + strings.ToLower(rand.Text())
-	if sb, dir := policy.FromPool(p.Caller, store, from, id, o); sb != nil {
+	if sb, dir := plan.FromPool(p.Caller, store, from, id, o); sb != nil {
 		return sb, dir, nil
 	}
-	sb, d, err := policy.NewSandbox(p.Caller, store, from, id, o)
+	sb, d, err := plan.NewSandbox(p.Caller, store, from, id, o)
 	if err == nil && d.StaysInPlace(p.Caller) && sb.ShowsDir(p.Cwd) {
 		return sb, p.Cwd, nil
 	}

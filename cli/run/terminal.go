@@ -79,12 +79,26 @@ func (t *terminal) enterNow() bool {
 	if err == nil {
 		err = c.SetRaw()
 	}
+	if err == nil {
+		err = t.passOutput()
+	}
 	if err != nil {
 		t.err = err
 		return true
 	}
 	t.was = c
 	return true
+}
+
+// passOutput has the terminal show output as it is, because the program's own terminal has processed it. SetRaw leaves that on, and each
+// line feed would return the carriage too: curses moves the cursor down with a line feed alone.
+func (t *terminal) passOutput() error {
+	settings, err := unix.IoctlGetTermios(int(t.f.Fd()), unix.TCGETS)
+	if err != nil {
+		return err
+	}
+	settings.Oflag &^= unix.OPOST
+	return unix.IoctlSetTermios(int(t.f.Fd()), unix.TCSETS, settings)
 }
 
 // foreground reports whether the launcher may use the terminal: it is in the foreground, or this is not its controlling terminal.

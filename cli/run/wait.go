@@ -66,7 +66,7 @@ func (p *Commands) wait(d *detached.Exec, most time.Duration) error {
 		return nil
 	}
 	late := &fault.Error{
-		Code: "wait_timeout", Hint: "it goes on; to end it: sandboxrun kill " + d.Sandbox + " KILL --exec " + d.Name,
+		Code: fault.WaitTimeout, Hint: "it goes on; to end it: sandboxrun kill " + d.Sandbox + " KILL --exec " + d.Name,
 		Err: fmt.Errorf("exec %q of sandbox %q has not ended after %v", d.Name, d.Sandbox, most),
 	}
 	if p.jsonResult {

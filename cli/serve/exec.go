@@ -17,8 +17,9 @@ import (
 	"github.com/sandboxrun/sandboxrun/container"
 	"github.com/sandboxrun/sandboxrun/container/result"
 	"github.com/sandboxrun/sandboxrun/container/stream"
+	"github.com/sandboxrun/sandboxrun/fault"
 	"github.com/sandboxrun/sandboxrun/rpc"
-	"github.com/sandboxrun/sandboxrun/spec"
+	"github.com/sandboxrun/sandboxrun/spec/policy"
 )
 
 // execParams are what exec says on the command line.
@@ -107,7 +108,7 @@ func (n *session) byID(id json.RawMessage) *servedExec {
 }
 
 func noSuchExec(id json.RawMessage) error {
-	return &rpc.Error{Code: rpc.CodeFailed, Message: fmt.Sprintf("no exec with the id %.128s runs", id), Data: result.Error{Code: "not_found"}}
+	return &rpc.Error{Code: rpc.CodeFailed, Message: fmt.Sprintf("no exec with the id %.128s runs", id), Data: result.Error{Code: fault.NotFound}}
 }
 
 // end ends all that the exec has started, also where it is only about to start.
@@ -117,7 +118,7 @@ func (x *servedExec) end() {
 	defer x.mu.Unlock()
 	x.ending = true
 	if x.running != nil {
-		_ = x.running.Kill() // it may have ended
+		_ = x.running.Cancel() // it may have ended
 	}
 }
 
@@ -126,7 +127,7 @@ func (x *servedExec) runs(r *container.Running) {
 	defer x.mu.Unlock()
 	x.running = r
 	if r != nil && x.ending {
-		_ = r.Kill()
+		_ = r.Cancel()
 	}
 	close(x.known)
 }
@@ -175,7 +176,7 @@ func (n *session) execRequest(b *served, x *servedExec, r *rpc.Request) (contain
 		return req, badParams("exec: pids is less than 1")
 	}
 	if q.Memory > 0 {
-		if err := spec.CheckMemory(int64(q.Memory)); err != nil {
+		if err := policy.CheckMemory(int64(q.Memory)); err != nil {
 			return req, badParams("exec: memory: %v", err)
 		}
 	}
@@ -186,6 +187,7 @@ func (n *session) execRequest(b *served, x *servedExec, r *rpc.Request) (contain
 	if req.Put, err = n.puts(b, q.Put); err != nil {
 		return req, err
 	}
+	req.CollectMax = maxAnswer
 	req.Collect, err = n.collects(q.Collect)
 	return req, err
 }

@@ -1,6 +1,7 @@
 package serve
 
 import (
+	"cmp"
 	"context"
 	"encoding/base64"
 	"encoding/json"
@@ -14,7 +15,7 @@ import (
 	"github.com/sandboxrun/sandboxrun/container/result"
 	"github.com/sandboxrun/sandboxrun/fault"
 	"github.com/sandboxrun/sandboxrun/rpc"
-	"github.com/sandboxrun/sandboxrun/spec"
+	"github.com/sandboxrun/sandboxrun/spec/policy"
 	"github.com/sandboxrun/sandboxrun/transfer"
 )
 
@@ -29,7 +30,7 @@ func (s *byteSize) UnmarshalJSON(data []byte) error {
 			return err
 		}
 	}
-	n, err := spec.ParseSize(text)
+	n, err := policy.ParseSize(text)
 	*s = byteSize(n)
 	return err
 }
@@ -72,43 +73,55 @@ func (n *session) puts(b *served, named map[string]putValue) ([]container.Put, e
 	var list []container.Put
 	for _, name := range slices.Sorted(maps.Keys(named)) {
 		v := named[name]
-		limit := int64(v.Max)
-		if limit == 0 {
-			limit = transfer.DefaultMax
-		}
-		var data []byte
-		var err error
-		switch {
-		case v.Text != nil && v.Base64 == nil && v.File == "":
-			data = []byte(*v.Text)
-		case v.Base64 != nil && v.Text == nil && v.File == "":
-			data, err = base64.StdEncoding.DecodeString(*v.Base64)
-		case v.File != "" && v.Text == nil && v.Base64 == nil:
+		limit := cmp.Or(int64(v.Max), transfer.DefaultMax)
+		if v.File != "" && v.Text == nil && v.Base64 == nil {
+			if err := n.ofHost("put: file", "send its content: base64"); err != nil {
+				return nil, err
+			}
 			read, err := files.FromHost(n.Caller, b.sb, v.File, name, limit)
 			if err != nil {
 				return nil, err
 			}
 			list = append(list, read...)
 			continue
-		default:
-			err = errors.New("one of text, base64 and file is needed")
 		}
+		data, err := v.content()
 		if err != nil {
 			return nil, badParams("put %q: %v", name, err)
 		}
 		if int64(len(data)) > limit {
-			return nil, fault.New(transfer.CodeTooLarge, "allow more: max", "put %q: it is larger than %d bytes", name, limit)
+			return nil, fault.New(fault.FileTooLarge, "allow more: max", "put %q: it is larger than %d bytes", name, limit)
 		}
 		list = append(list, container.Put{Path: name, Data: data, Mode: fs.FileMode(v.Mode & 0o777)})
 	}
 	return list, nil
 }
 
+// content is what the request has of it.
+func (v *putValue) content() ([]byte, error) {
+	switch {
+	case v.Text != nil && v.Base64 == nil && v.File == "":
+		return []byte(*v.Text), nil
+	case v.Base64 != nil && v.Text == nil && v.File == "":
+		return base64.StdEncoding.DecodeString(*v.Base64)
+	}
+	return nil, errors.New("one of text, base64 and file is needed")
+}
+
+// maxAnswer is how many bytes of files one answer has, as many as a request. A sparse file is as large as it says, and costs a program nothing.
+const maxAnswer = rpc.MaxLine
+
 func (n *session) collects(values []collectValue) ([]container.Collect, error) {
 	var list []container.Collect
 	for _, v := range values {
 		c := container.Collect{Path: v.Path, Max: int64(v.Max)}
+		if v.To == "" && c.Max > maxAnswer {
+			return nil, fault.New(fault.FileTooLarge, "copy it to the host: to; or get it in parts", "collect %q: an answer holds at most %d bytes of files", v.Path, maxAnswer)
+		}
 		if v.To != "" {
+			if err := n.ofHost("collect: to", "leave it out: the answer has the content"); err != nil {
+				return nil, err
+			}
 			to, err := n.OnHost("collect", v.To)
 			if err != nil {
 				return nil, err

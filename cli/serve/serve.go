@@ -1,7 +1,7 @@
 // Package serve answers requests of other programs, in JSON-RPC 2.0: it makes sandboxes and execs as the commands of the same names do,
 // and each connection has its own. rpc reads the requests, and bounds what one client can ask; docs/serve.md is the contract.
 //
-// The process of the server owns the sandboxes. Parameters become what the command line would have become: a policy.Source, a
+// The process of the server owns the sandboxes. Parameters become what the command line would have become: a plan.Source, a
 // container.Request.
 package serve
 
@@ -22,13 +22,17 @@ import (
 	"github.com/urfave/cli/v2"
 	"golang.org/x/sys/unix"
 
+	"github.com/sandboxrun/sandboxrun/ceiling"
 	"github.com/sandboxrun/sandboxrun/cli/caller"
 	"github.com/sandboxrun/sandboxrun/cli/flags"
 	"github.com/sandboxrun/sandboxrun/container"
 	"github.com/sandboxrun/sandboxrun/fault"
 	"github.com/sandboxrun/sandboxrun/rpc"
-	"github.com/sandboxrun/sandboxrun/spec"
+	"github.com/sandboxrun/sandboxrun/spec/policy"
 )
+
+// maxSandboxes is how many sandboxes the clients of a server have at the same time, unless it is told another number.
+const maxSandboxes = 256
 
 // maxClients is how many connections a server has at the same time; others wait.
 const maxClients = 256
@@ -41,6 +45,8 @@ func Command(p *caller.Caller) *cli.Command {
 		Flags: []cli.Flag{
 			&cli.BoolFlag{Name: "stdio", Usage: "serve one client, by standard input and output, until standard input ends"},
 			&cli.StringFlag{Name: "socket", Usage: "serve any number of clients of yours at the new Unix socket `PATH`, until SIGTERM or SIGINT"},
+			&cli.StringFlag{Name: "ceiling", Usage: "refuse what a client asks for beyond the policy `POLICY`, a file or a preset, and every path of the host in a request"},
+			&cli.IntFlag{Name: "sandboxes", Value: maxSandboxes, Usage: "let the clients have at most `N` sandboxes at the same time"},
 		},
 		Action: func(c *cli.Context) error { return serve(p, c) },
 	}
@@ -51,7 +57,9 @@ type server struct {
 	*caller.Caller
 	store    *container.Store
 	state    string
-	creating sync.Mutex // one sandbox after the other is made: that is mostly the kernel's time
+	ceiling  *ceiling.Ceiling // nil: clients may ask for what the server may
+	slots    chan struct{}    // one for each sandbox
+	creating sync.Mutex       // one sandbox after the other is made: that is mostly the kernel's time
 }
 
 func serve(p *caller.Caller, c *cli.Context) error {
@@ -61,7 +69,7 @@ func serve(p *caller.Caller, c *cli.Context) error {
 	if c.Bool("stdio") == c.IsSet("socket") {
 		return fault.Usage("how to serve is missing", "one of --stdio and --socket PATH")
 	}
-	debug.SetGCPercent(100) // this process stays
+	debug.SetGCPercent(400) // this process stays, and lives in few megabytes, of which each exec uses a tenth and lets go again
 	ctx, stop := signal.NotifyContext(context.Background(), unix.SIGINT, unix.SIGTERM, unix.SIGHUP)
 	defer stop()
 	store, err := container.OpenStore(p.StatePath(c))
@@ -69,7 +77,15 @@ func serve(p *caller.Caller, c *cli.Context) error {
 		return err
 	}
 	defer store.Close()
-	s := &server{Caller: p, store: store, state: p.StatePath(c)}
+	if c.Int("sandboxes") < 1 {
+		return fault.Usage(fmt.Sprintf("--sandboxes %d: there would be none", c.Int("sandboxes")), "")
+	}
+	s := &server{Caller: p, store: store, state: p.StatePath(c), slots: make(chan struct{}, c.Int("sandboxes"))}
+	if c.IsSet("ceiling") {
+		if err := s.openCeiling(c.String("ceiling")); err != nil {
+			return err
+		}
+	}
 	if c.Bool("stdio") {
 		return s.connection(ctx, p.In, p.Out)
 	}
@@ -153,7 +169,7 @@ func rpcError(err error) error {
 	}
 	e := caller.Describe(err)
 	code := rpc.CodeFailed
-	if e.Code == fault.CodeUsage {
+	if e.Code == fault.UsageCode {
 		code = rpc.CodeParams
 	}
 	return &rpc.Error{Code: code, Message: e.Message, Data: e}
@@ -192,7 +208,7 @@ func (w *wait) UnmarshalJSON(data []byte) error {
 	if err := json.Unmarshal(data, &text); err != nil {
 		return err
 	}
-	d, err := spec.ParseDuration(text)
+	d, err := policy.ParseDuration(text)
 	if err == nil && d <= 0 {
 		err = fmt.Errorf("%q is no duration above 0", text)
 	}

@@ -16,7 +16,7 @@ import (
 	"github.com/sandboxrun/sandboxrun/cli/caller"
 	"github.com/sandboxrun/sandboxrun/cli/explain"
 	"github.com/sandboxrun/sandboxrun/cli/inspect"
-	"github.com/sandboxrun/sandboxrun/cli/policy"
+	"github.com/sandboxrun/sandboxrun/cli/plan"
 	"github.com/sandboxrun/sandboxrun/container"
 	"github.com/sandboxrun/sandboxrun/container/doctor"
 	"github.com/sandboxrun/sandboxrun/container/owner"
@@ -26,15 +26,17 @@ import (
 	"github.com/sandboxrun/sandboxrun/rootfs"
 	"github.com/sandboxrun/sandboxrun/rpc"
 	"github.com/sandboxrun/sandboxrun/spec"
+	"github.com/sandboxrun/sandboxrun/spec/policy"
 )
 
 // session is what one client has.
 type session struct {
 	*server
 
-	mu    sync.Mutex
-	boxes map[string]*served
-	execs map[string]*servedExec // by the id of their request
+	making sync.Mutex // of its creates one waits for those of other clients, so each client has its turn
+	mu     sync.Mutex
+	boxes  map[string]*served
+	execs  map[string]*servedExec // by the id of their request
 }
 
 // served is a sandbox of a client's.
@@ -52,13 +54,13 @@ func newSession(s *server) *session {
 // end removes the client's sandboxes. Its requests have returned.
 func (n *session) end() {
 	for _, b := range n.boxes {
-		if err := b.remove(); err != nil {
+		if err := n.removeBox(b); err != nil {
 			n.Warn(err.Error())
 		}
 	}
 }
 
-func (b *served) remove() error {
+func (n *session) removeBox(b *served) error {
 	b.use.Lock()
 	defer b.use.Unlock()
 	if b.gone {
@@ -67,6 +69,7 @@ func (b *served) remove() error {
 	b.gone = true
 	err := b.sb.Delete(nil)
 	b.sb.Close()
+	n.drop()
 	return err
 }
 
@@ -86,6 +89,9 @@ func (n *session) Call(ctx context.Context, r *rpc.Request) (any, error) {
 	m := methods()[r.Method]
 	if m == nil {
 		return nil, &rpc.Error{Code: rpc.CodeMethod, Message: fmt.Sprintf("there is no method %q", r.Method)}
+	}
+	if err := n.admits(r); err != nil {
+		return nil, rpcError(err)
 	}
 	result, err := m(n, ctx, r)
 	if err != nil {
@@ -124,18 +130,18 @@ type policyParams struct {
 }
 
 // source is the policy that the parameters name.
-func (q *policyParams) source() (policy.Source, error) {
-	var from policy.Source
+func (q *policyParams) source() (plan.Source, error) {
+	var from plan.Source
 	for _, g := range []struct {
 		name string
 		list []string
 	}{{"read", q.Read}, {"write", q.Write}, {"bind", q.Bind}, {"deny", q.Deny}, {"allow-host", q.AllowHost}} {
 		for _, v := range g.list {
-			from.Grants = append(from.Grants, spec.Flag{Name: g.name, Value: v})
+			from.Grants = append(from.Grants, policy.Flag{Name: g.name, Value: v})
 		}
 	}
 	if q.Cwd != "" {
-		from.Grants = append(from.Grants, spec.Flag{Name: "cwd", Value: q.Cwd})
+		from.Grants = append(from.Grants, policy.Flag{Name: "cwd", Value: q.Cwd})
 	}
 	switch {
 	case q.PolicyText != "" && len(q.Policy) > 0:
@@ -205,11 +211,14 @@ func (n *session) create(_ context.Context, r *rpc.Request) (any, error) {
 			return nil, err
 		}
 	}
+	n.making.Lock()
+	defer n.making.Unlock()
 	n.creating.Lock()
 	defer n.creating.Unlock()
 	from.Trust = trust.Known{State: n.state, Record: o.Record}
-	sb, d, err := policy.NewSandbox(p, n.store, from, q.ID, o)
+	sb, d, err := plan.NewSandbox(p, n.store, from, q.ID, o)
 	if err != nil {
+		n.drop()
 		return nil, err
 	}
 	st := sb.State()
@@ -242,7 +251,7 @@ func (n *session) inSandbox(id string, do func(b *served) (any, error)) (any, er
 		defer b.use.RUnlock()
 	}
 	if b == nil || b.gone {
-		return nil, fault.New("not_found", "it must have been made by create on this connection", "there is no sandbox %q", id)
+		return nil, fault.New(fault.NotFound, "it must have been made by create on this connection", "there is no sandbox %q", id)
 	}
 	return do(b)
 }
@@ -269,7 +278,7 @@ func (n *session) remove(_ context.Context, r *rpc.Request) (any, error) {
 	if b == nil {
 		return n.inSandbox(q.Sandbox, nil)
 	}
-	return nil, b.remove()
+	return nil, n.removeBox(b)
 }
 
 func (n *session) list(_ context.Context, _ *rpc.Request) (any, error) {
@@ -305,7 +314,10 @@ func (n *session) path(_ context.Context, r *rpc.Request) (any, error) {
 			if !filepath.IsAbs(q.Host) {
 				return nil, badParams("path: %q is not absolute", q.Host)
 			}
-			host := withoutLinksSoFar(q.Host)
+			host := q.Host
+			if n.ceiling == nil { // else the answer would tell of links of the host
+				host = withoutLinksSoFar(host)
+			}
 			inside, writable, ok := b.view.InsideOf(host)
 			return pathAnswer(shownPath{inside, host, writable}, ok), nil
 		}
@@ -362,7 +374,7 @@ func (n *session) explain(_ context.Context, r *rpc.Request) (any, error) {
 	}
 	p, _ := n.collecting()
 	from.Trust = trust.Known{State: n.state}
-	d, err := policy.Decide(p, from)
+	d, err := plan.Decide(p, from)
 	if err != nil {
 		return nil, err
 	}

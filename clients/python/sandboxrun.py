@@ -18,9 +18,10 @@ import base64
 import json
 import os
 import shutil
+import socket
 import subprocess
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, Optional, Union
@@ -148,9 +149,39 @@ def _error(e: Mapping[str, Any]) -> SandboxError:
 
 
 class Client:
-    """A connection to ``sandboxrun serve --stdio``, a process of its own. May be used by any number of threads."""
+    """A connection to ``sandboxrun serve --stdio``, a process of its own, or to the server at an ``address``: the path of its socket, or
+    ``(host, port)`` of one that is forwarded. May be used by any number of threads."""
 
-    def __init__(self, binary: Optional[str] = None, *, root: Optional[str] = None, env: Optional[Mapping[str, str]] = None) -> None:
+    def __init__(
+        self, binary: Optional[str] = None, *, root: Optional[str] = None, env: Optional[Mapping[str, str]] = None,
+        address: Union[None, str, tuple[str, int]] = None,
+    ) -> None:
+        self._process: Optional[subprocess.Popen[bytes]] = None
+        self._socket: Optional[socket.socket] = None
+        if address is None:
+            self._spawn(binary, root, env)
+        else:
+            self._connect(address)
+        self._lock, self._write = threading.Lock(), threading.Lock()
+        self._calls: dict[int, _Call] = {}
+        self._last = 0
+        self._gone: Optional[SandboxError] = None
+        self.pid = os.getpid()
+        self._reader = threading.Thread(target=self._read, name="sandboxrun", daemon=True)
+        self._reader.start()
+
+    def _connect(self, address: Union[str, tuple[str, int]]) -> None:
+        try:
+            if isinstance(address, str):
+                self._socket = socket.socket(socket.AF_UNIX)
+                self._socket.connect(address)
+            else:
+                self._socket = socket.create_connection(address)
+        except OSError as e:
+            raise SandboxUnavailable(f"connect to {address}: {e}", "no_server") from e
+        self._in, self._out = self._socket.makefile("wb"), self._socket.makefile("rb")
+
+    def _spawn(self, binary: Optional[str], root: Optional[str], env: Optional[Mapping[str, str]]) -> None:
         path = binary or os.environ.get("SANDBOXRUN_BIN") or shutil.which("sandboxrun")
         if path is None:
             raise SandboxUnavailable("sandboxrun is not installed", "not_installed", "put it in PATH, or set SANDBOXRUN_BIN")
@@ -159,13 +190,8 @@ class Client:
             self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=None if env is None else dict(env))
         except OSError as e:
             raise SandboxUnavailable(f"start {path}: {e}", "not_installed") from e
-        self._lock, self._write = threading.Lock(), threading.Lock()
-        self._calls: dict[int, _Call] = {}
-        self._last = 0
-        self._gone: Optional[SandboxError] = None
-        self.pid = os.getpid()
-        self._reader = threading.Thread(target=self._read, name="sandboxrun", daemon=True)
-        self._reader.start()
+        assert self._process.stdin is not None and self._process.stdout is not None
+        self._in, self._out = self._process.stdin, self._process.stdout
 
     def begin(self, method: str, params: Mapping[str, Any], call: _Call) -> None:
         """Sends a request. The call is finished when its answer is there."""
@@ -180,26 +206,22 @@ class Client:
         line = json.dumps({"jsonrpc": "2.0", "id": call.id, "method": method, "params": params}, separators=(",", ":")).encode() + b"\n"
         try:
             with self._write:
-                stdin = self._process.stdin
-                assert stdin is not None
-                stdin.write(line)
-                stdin.flush()
+                self._in.write(line)
+                self._in.flush()
         except (OSError, ValueError):
             self._end()
 
     def call(self, method: str, params: Mapping[str, Any]) -> Any:
         """Asks and waits for the answer."""
-        done = threading.Event()
-        call = _Call(lambda _: done.set(), None)
+        done = threading.Lock()
+        done.acquire()
+        call = _Call(lambda _: done.release(), None)
         self.begin(method, params, call)
-        done.wait()
+        done.acquire()
         return call.get()
 
     def _read(self) -> None:
-        stdout = self._process.stdout
-        assert stdout is not None
-        for line in stdout:
-            message = json.loads(line)
+        for message in self._messages():
             if message.get("method") == "exec/output":
                 self._output(message["params"])
                 continue
@@ -209,6 +231,13 @@ class Client:
                 error = message.get("error")
                 call.finish(message.get("result"), _error(error) if error else None)
         self._end()
+
+    def _messages(self) -> Iterator[dict[str, Any]]:
+        try:
+            for line in self._out:
+                yield json.loads(line)
+        except (OSError, ValueError):  # the connection is broken, or closed by us
+            return
 
     def _output(self, note: Mapping[str, Any]) -> None:
         with self._lock:
@@ -231,16 +260,19 @@ class Client:
         """Ends every sandbox of this connection."""
         with self._lock:
             self._gone = self._gone or Cancelled("the client is closed", "closed")
-        if self._process.stdin is not None:
-            try:
-                self._process.stdin.close()
-            except OSError:
-                pass
-        self._process.wait()
+        try:
+            if self._socket is not None:
+                self._socket.shutdown(socket.SHUT_RDWR)
+            self._in.close()
+        except OSError:
+            pass
+        if self._process is not None:
+            self._process.wait()
         if threading.current_thread() is not self._reader:
             self._reader.join()
-        if self._process.stdout is not None:
-            self._process.stdout.close()
+        self._out.close()
+        if self._socket is not None:
+            self._socket.close()
 
     def __enter__(self) -> "Client":
         return self
@@ -272,8 +304,9 @@ class ExecHandle:
     """An exec that runs."""
 
     def __init__(self, client: Client, on_output: Optional[OnOutput]) -> None:
-        self._client, self._finished = client, threading.Event()
-        self._call = _Call(lambda _: self._finished.set(), on_output)
+        self._client, self._finished = client, threading.Lock()  # held until it is; an Event costs three of them
+        self._finished.acquire()
+        self._call = _Call(lambda _: self._finished.release(), on_output)
 
     def write(self, data: Union[str, bytes]) -> None:
         """Gives the program input, and returns when it has room for it."""
@@ -298,8 +331,9 @@ class ExecHandle:
 
     def wait(self, timeout: Optional[float] = None) -> ExecResult:
         """Waits for the end; TimeoutError after so many seconds, and then it goes on."""
-        if not self._finished.wait(timeout):
+        if not self._finished.acquire(timeout=-1 if timeout is None else max(timeout, 0)):
             raise TimeoutError("the exec still runs")
+        self._finished.release()
         return _result(self._call.get())
 
 
@@ -495,7 +529,7 @@ class AsyncSandbox:
         handle = ExecHandle(self.sync._begin(), options.get("on_output"))
 
         def wake(_: _Call) -> None:
-            handle._finished.set()
+            handle._finished.release()
             try:
                 loop.call_soon_threadsafe(lambda: None if finished.done() else finished.set_result(None))
             except RuntimeError:  # the loop is closed
@@ -527,6 +561,12 @@ class AsyncSandbox:
 
     async def read_file(self, path: str, **options: Any) -> bytes:
         return await asyncio.to_thread(lambda: self.sync.read_file(path, **options))
+
+    async def host_path(self, inside: str) -> Optional[str]:
+        return await asyncio.to_thread(self.sync.host_path, inside)
+
+    async def inside_path(self, host: str) -> Optional[str]:
+        return await asyncio.to_thread(self.sync.inside_path, host)
 
     async def dispose(self) -> None:
         await asyncio.to_thread(self.sync.dispose)

@@ -8,9 +8,12 @@ export class SandboxError extends Error {
   readonly hint: string;
 }
 
-/** A `sandboxrun serve --stdio`, a process of its own. It ends with this process, and every sandbox with it. */
+/**
+ * A `sandboxrun serve --stdio`, a process of its own, or a connection to the server at an address: the path of its socket, or the port of one that
+ * is forwarded. It ends with this process, and every sandbox with it.
+ */
 export class Client {
-  constructor(options?: { path?: string; root?: string; env?: NodeJS.ProcessEnv });
+  constructor(options?: { path?: string; root?: string; env?: NodeJS.ProcessEnv; address?: { path: string } | { port: number; host?: string } });
   call(method: string, params?: object): Promise<any>;
   begin(method: string, params: object, onOutput?: OnOutput): { id: number; answer: Promise<any> };
   /** Ends every sandbox of this client. */
@@ -115,39 +118,28 @@ export interface AnySandbox {
   export(path: string, to: string, options?: { max?: number }): Promise<Dropped[]>;
   writeFile(path: string, data: Content): Promise<void>;
   readFile(path: string, options?: { max?: number; cwd?: string }): Promise<Buffer>;
+  /** The path of the host that a path inside stands for; null where there is none. Nothing needs to be there yet. */
+  hostPath(inside: string): Promise<string | null>;
+  /** Where a path of the host is inside; null where it is not shown. */
+  insidePath(host: string): Promise<string | null>;
   dispose(): Promise<void>;
 }
 
 /** A sandbox. It is made when it is first used; `isolated`, `workdir` and `info` are there from then on. */
-export class Sandbox implements AnySandbox {
+export class Sandbox {
   constructor(options?: SandboxOptions);
   create(): Promise<any>;
   readonly info: any;
+}
+export interface Sandbox extends AnySandbox {
   readonly kind: "sandboxrun";
-  readonly isolated: boolean;
-  readonly workdir: string;
-  exec(argv: string[], options?: ExecOptions): Promise<ExecResult>;
-  start(argv: string[], options?: ExecOptions): Promise<Running>;
-  put(files: Record<string, Content>, options?: { cwd?: string }): Promise<void>;
-  get(path: string, options?: { max?: number; cwd?: string }): Promise<Record<string, Buffer>>;
-  export(path: string, to: string, options?: { max?: number }): Promise<Dropped[]>;
-  writeFile(path: string, data: Content): Promise<void>;
-  readFile(path: string, options?: { max?: number; cwd?: string }): Promise<Buffer>;
-  dispose(): Promise<void>;
 }
 
 /** No sandbox: everything that would run a program or move a file is refused. */
-export class NullSandbox implements AnySandbox {
+export class NullSandbox {
   constructor(reason?: string);
+}
+export interface NullSandbox extends AnySandbox {
   readonly kind: "null";
   readonly isolated: false;
-  readonly workdir: "";
-  exec(argv: string[], options?: ExecOptions): Promise<never>;
-  start(argv: string[], options?: ExecOptions): Promise<never>;
-  put(files: Record<string, Content>): Promise<never>;
-  get(path: string): Promise<never>;
-  export(path: string, to: string): Promise<never>;
-  writeFile(path: string, data: Content): Promise<never>;
-  readFile(path: string): Promise<never>;
-  dispose(): Promise<void>;
 }

@@ -1,6 +1,7 @@
 // Run programs that nobody has read, in sandboxes of the `sandboxrun` command. Node's standard library alone. sandboxrun.d.ts has the types and says what each
 // part does; docs/serve.md what the command answers.
 import { spawn } from "node:child_process";
+import { connect } from "node:net";
 import { isAbsolute, resolve } from "node:path";
 import process from "node:process";
 
@@ -20,34 +21,46 @@ function failure(e) {
 }
 
 export class Client {
-  #process;
+  #server;
+  #input;
+  #output;
   #calls = new Map();
   #last = 0;
   #gone = null;
   #part = [];
   #ended;
 
-  constructor({ path = process.env.SANDBOXRUN_BIN || "sandboxrun", root, env } = {}) {
+  constructor({ path = process.env.SANDBOXRUN_BIN || "sandboxrun", root, env, address } = {}) {
+    if (address) {
+      const socket = connect(address);
+      this.#begins(socket, socket, socket, `connect to ${JSON.stringify(address)}`, "no_server", "");
+      return;
+    }
     const args = [...(root ? ["--root", root] : []), "serve", "--stdio"];
-    this.#process = spawn(path, args, { stdio: ["pipe", "pipe", "inherit"], env: env ?? process.env });
+    const server = spawn(path, args, { stdio: ["pipe", "pipe", "inherit"], env: env ?? process.env });
+    this.#begins(server, server.stdin, server.stdout, `start ${path}`, "not_installed", "put sandboxrun in PATH, or set SANDBOXRUN_BIN");
+  }
+
+  #begins(server, input, output, what, code, hint) {
+    [this.#server, this.#input, this.#output] = [server, input, output];
     this.#ended = new Promise((done) => {
-      this.#process.on("error", (e) => {
-        this.#fail(new SandboxError(`start ${path}: ${e.message}`, "not_installed", "put sandboxrun in PATH, or set SANDBOXRUN_BIN"));
+      server.on("error", (e) => {
+        this.#fail(new SandboxError(`${what}: ${e.message}`, code, hint));
         done();
       });
-      this.#process.on("close", () => {
+      server.on("close", () => {
         this.#fail(new SandboxError("the sandboxrun server has ended", "server_ended"));
         done();
       });
     });
-    this.#process.stdin.on("error", () => {}); // its end is seen by "close"
-    this.#process.stdout.on("data", (data) => this.#take(data));
+    input.on("error", () => {}); // its end is seen by "close"
+    output.on("data", (data) => this.#take(data));
     this.#keep(false);
   }
 
   // Nothing that waits for no answer keeps Node from ending, and with Node the server.
   #keep(waits) {
-    for (const x of [this.#process, this.#process.stdin, this.#process.stdout]) waits ? x.ref?.() : x.unref?.();
+    for (const x of [this.#server, this.#input, this.#output]) waits ? x.ref?.() : x.unref?.();
   }
 
   #take(data) {
@@ -85,7 +98,7 @@ export class Client {
       if (this.#gone) return reject(this.#gone);
       this.#calls.set(id, { resolve, reject, onOutput });
       this.#keep(true);
-      this.#process.stdin.write(JSON.stringify({ jsonrpc: "2.0", id, method, params }) + "\n");
+      this.#input.write(JSON.stringify({ jsonrpc: "2.0", id, method, params }) + "\n");
     });
     return { id, answer };
   }
@@ -95,7 +108,7 @@ export class Client {
   }
 
   async close() {
-    this.#process.stdin.end();
+    this.#input.end();
     this.#keep(true);
     await this.#ended;
   }
@@ -145,7 +158,7 @@ class Running {
     this.#id = id;
     const abort = () => this.cancel().catch(() => {}); // it may have ended
     this.result = answer.then(resultOf).finally(() => signal?.removeEventListener("abort", abort)).then((r) => {
-      if (signal?.aborted && r.signal === "SIGKILL") throw signal.reason;
+      if (signal?.aborted && r.outcome === "cancelled") throw signal.reason;
       return r;
     });
     this.result.catch(() => {}); // who waits hears of it
@@ -245,6 +258,21 @@ export class Sandbox {
     return (await this.#client.call("get", { sandbox: id, path, max, to: isAbsolute(to) ? to : resolve(to) })).dropped ?? [];
   }
 
+  /** The path of the host that a path inside stands for; null where there is none. */
+  async hostPath(inside) {
+    return this.#path({ inside }, "host");
+  }
+
+  /** Where a path of the host is inside; null where it is not shown. */
+  async insidePath(host) {
+    return this.#path({ host: resolve(host) }, "inside");
+  }
+
+  async #path(params, want) {
+    const { id } = await this.create();
+    return (await this.#client.call("path", { sandbox: id, ...params }))[want] ?? null;
+  }
+
   async writeFile(path, data) {
     await this.put({ [path]: data });
   }
@@ -280,7 +308,7 @@ export class NullSandbox {
 
   constructor(reason = "there is no sandbox") {
     this.#reason = reason;
-    for (const name of ["create", "start", "exec", "put", "get", "export", "writeFile", "readFile"]) this[name] = () => this.#refuse();
+    for (const name of ["create", "start", "exec", "put", "get", "export", "writeFile", "readFile", "hostPath", "insidePath"]) this[name] = () => this.#refuse();
   }
 
   async #refuse() {

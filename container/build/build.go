@@ -15,10 +15,10 @@ import (
 
 	"github.com/sandboxrun/sandboxrun/container/diagnose"
 	"github.com/sandboxrun/sandboxrun/container/idmap"
-	"github.com/sandboxrun/sandboxrun/container/procfs"
 	"github.com/sandboxrun/sandboxrun/fault"
 	"github.com/sandboxrun/sandboxrun/forkexec"
 	"github.com/sandboxrun/sandboxrun/rootfs"
+	"github.com/sandboxrun/sandboxrun/rootfs/pathname"
 	"github.com/sandboxrun/sandboxrun/spec"
 )
 
@@ -67,7 +67,7 @@ func OpenTrees(s *specs.Spec, v *rootfs.View) (Trees, error) {
 			if d := diagnose.Machine(); d != nil { // a limit of mount namespaces is met here first
 				return nil, d
 			}
-			return nil, fault.New("grant_missing", "did it change while the sandbox was made?", "open %q: %w", m.Source, err)
+			return nil, fault.New(fault.GrantMissing, "did it change while the sandbox was made?", "open %q: %w", m.Source, err)
 		}
 		t[i] = parts
 	}
@@ -78,7 +78,7 @@ func OpenTrees(s *specs.Spec, v *rootfs.View) (Trees, error) {
 func covered(v *rootfs.View, m specs.Mount, host string) bool {
 	rel, err := filepath.Rel(m.Source, host)
 	return err == nil && slices.ContainsFunc(v.Mounts, func(n rootfs.Mount) bool {
-		return !n.Pin && n.Target != m.Destination && procfs.Within(n.Target, m.Destination) && procfs.Within(path.Join(m.Destination, rel), n.Target)
+		return !n.Pin && n.Target != m.Destination && pathname.Within(n.Target, m.Destination) && pathname.Within(path.Join(m.Destination, rel), n.Target)
 	})
 }
 
@@ -123,6 +123,11 @@ func View(plan *spec.Plan, t Trees, found *Sights) []forkexec.Op {
 	})
 	for _, e := range plan.View.Entries {
 		s.entry(e)
+	}
+	for _, e := range plan.View.Entries { // after what is made in it
+		if e.Kind == rootfs.EntryDir && e.Modified != 0 {
+			s.ops = append(s.ops, forkexec.Op{Kind: forkexec.OpTimes, Target: newRoot + e.Path, Modified: e.Modified})
+		}
 	}
 	s.generated(plan.View)
 	pinned := map[string]rootfs.Mount{}
@@ -173,7 +178,7 @@ func (s *steps) entry(e rootfs.Entry) {
 	case rootfs.EntrySymlink:
 		o.Kind, o.Source = forkexec.OpSymlink, e.Content
 	case rootfs.EntryFile:
-		o.Kind, o.Data, o.Flags = forkexec.OpFile, e.Content, uintptr(e.Mode)
+		o.Kind, o.Data, o.Flags, o.Modified = forkexec.OpFile, e.Content, uintptr(e.Mode), e.Modified
 	}
 	s.ops = append(s.ops, o)
 	s.made.add(e.Path)
@@ -300,13 +305,13 @@ func (s *steps) devices() {
 // Explain tells a policy's fault from the machine's.
 func Explain(err error) error {
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ELOOP) {
-		return fault.New("grant_missing", "did it change while the sandbox was made?", "create sandbox: %w", err)
+		return fault.New(fault.GrantMissing, "did it change while the sandbox was made?", "create sandbox: %w", err)
 	}
 	if diagnose.RefusedProcess(err) {
-		return fault.New(diagnose.CodeLimitReached, diagnose.ProcessesHint, "create sandbox: no more processes can be started: %w", err)
+		return fault.New(fault.LimitReached, diagnose.ProcessesHint, "create sandbox: no more processes can be started: %w", err)
 	}
 	if d := diagnose.Machine(); d != nil {
 		return d
 	}
-	return fault.New("sandbox_unavailable", "", "create sandbox: %w", err)
+	return fault.New(fault.SandboxUnavailable, "", "create sandbox: %w", err)
 }

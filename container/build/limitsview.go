@@ -12,6 +12,7 @@ import (
 	"github.com/sandboxrun/sandboxrun/container/cgroup"
 	"github.com/sandboxrun/sandboxrun/forkexec"
 	"github.com/sandboxrun/sandboxrun/spec"
+	"github.com/sandboxrun/sandboxrun/spec/policy"
 )
 
 // Run times size heaps and pools by the limits of the control group that they find themselves in, else by the machine, and
@@ -60,7 +61,7 @@ func (s *steps) limitsView(plan *spec.Plan) {
 const hierarchiesText = "#subsys_name\thierarchy\tnum_cgroups\tenabled\ncpuset\t0\t1\t1\ncpu\t0\t1\t1\ncpuacct\t0\t1\t1\nmemory\t0\t1\t1\npids\t0\t1\t1\n"
 
 // limitFiles are the files of a control group that say its limits.
-func limitFiles(l spec.Limits) map[string]string {
+func limitFiles(l policy.Limits) map[string]string {
 	number := func(n int64) string {
 		if n == 0 {
 			return "max"
@@ -71,9 +72,10 @@ func limitFiles(l spec.Limits) map[string]string {
 	if l.CPUs > 0 {
 		quota = fmt.Sprint(int64(math.Ceil(l.CPUs * cgroup.Period)))
 	}
+	names := cgroup.FilesOf(true)
 	return map[string]string{
-		"cgroup.controllers": "cpu memory pids", "memory.max": number(l.Memory), "memory.high": "max", "memory.swap.max": "0",
-		"cpu.max": fmt.Sprintf("%s %d", quota, cgroup.Period), "pids.max": number(l.Pids),
+		"cgroup.controllers": "cpu memory pids", names.Memory: number(l.Memory), "memory.high": "max", names.Swap: "0",
+		cgroup.CPUMax: fmt.Sprintf("%s %d", quota, cgroup.Period), names.Pids: number(l.Pids),
 	}
 }
 

@@ -1,7 +1,6 @@
 package build
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"os"
@@ -13,9 +12,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/sandboxrun/sandboxrun/container/procfs"
 	"github.com/sandboxrun/sandboxrun/forkexec"
 	"github.com/sandboxrun/sandboxrun/rootfs"
+	"github.com/sandboxrun/sandboxrun/rootfs/hostfs"
 	"github.com/sandboxrun/sandboxrun/spec"
 )
 
@@ -113,19 +112,12 @@ func (l *looker) directory(fd int, rel string, depth int) {
 		if err != nil || n == 0 {
 			return
 		}
-		// struct linux_dirent64: inode 8, offset 8, length 2, type 1, name
-		for rest := buf[:n]; len(rest) > 0; {
-			size := binary.NativeEndian.Uint16(rest[16:])
-			kind, name := rest[18], unix.ByteSliceToString(rest[19:size])
-			rest = rest[size:]
-			if name == "." || name == ".." {
-				continue
-			}
+		for d, rest := hostfs.NextDirent(buf[:n]); d.Name != ""; d, rest = hostfs.NextDirent(rest) {
 			if l.entries++; l.entries > l.most {
 				l.cut = true
 				return
 			}
-			l.entry(fd, kind, name, path.Join(rel, name), depth)
+			l.entry(fd, d.Kind, d.Name, path.Join(rel, d.Name), depth)
 		}
 	}
 }
@@ -181,10 +173,10 @@ func (l *looker) silent(rel string) bool {
 }
 
 func remoteMounts() []string {
-	mounts, _ := procfs.OwnMounts() // without them the whole look still has an end
+	mounts, _ := hostfs.OwnMounts() // without them the whole look still has an end
 	var list []string
 	for _, m := range mounts {
-		if rootfs.MayBeSilent(m.Kind) {
+		if hostfs.MayBeSilent(m.Kind) {
 			list = append(list, m.Target)
 		}
 	}

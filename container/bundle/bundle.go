@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"time"
 
 	"github.com/opencontainers/runtime-spec/specs-go"
 
@@ -28,8 +29,15 @@ func Write(dir *os.Root, plan *spec.Plan) error {
 		return err
 	}
 	for _, e := range plan.View.Entries {
-		if err := writeEntry(dir, e); err != nil {
+		if err := WriteEntry(dir, e); err != nil {
 			return err
+		}
+	}
+	for _, e := range plan.View.Entries { // after what is made in a directory
+		if at := time.Unix(0, e.Modified); e.Modified != 0 {
+			if err := dir.Chtimes(filepath.Join(spec.RootDir, e.Path), at, at); err != nil {
+				return Error(err)
+			}
 		}
 	}
 	for i, m := range plan.View.Mounts {
@@ -74,10 +82,11 @@ func WriteMasks(dir *os.Root) error {
 
 // Error is the error of what cannot be written.
 func Error(err error) error {
-	return fault.New("state_unusable", fault.DiskHint, "write bundle: %w", err)
+	return fault.New(fault.StateUnusable, fault.DiskHint, "write bundle: %w", err)
 }
 
-func writeEntry(dir *os.Root, e rootfs.Entry) error {
+// WriteEntry makes one entry of the root.
+func WriteEntry(dir *os.Root, e rootfs.Entry) error {
 	path := filepath.Join(spec.RootDir, e.Path)
 	var err error
 	switch e.Kind {

@@ -10,7 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/sandboxrun/sandboxrun/rootfs"
+	"github.com/sandboxrun/sandboxrun/rootfs/hostfs"
 	"github.com/sandboxrun/sandboxrun/spec"
 )
 
@@ -79,20 +79,21 @@ func makeLegacy(facts spec.Cgroups, name string, l Limits, note func(string) err
 
 // setLegacy gives a group its limit by one controller.
 func setLegacy(dir, controller string, l Limits) error {
+	names := FilesOf(false)
 	switch controller {
 	case "memory":
 		if err := useHierarchy(dir); err != nil || l.Memory == 0 {
 			return err
 		}
 		return setLimits(dir, []limitFile{
-			{file: "memory.limit_in_bytes", value: l.pages()},
-			{file: "memory.memsw.limit_in_bytes", value: l.pages(), optional: true}, // memory and swap together
+			{file: names.Memory, value: l.pages()},
+			{file: names.Swap, value: l.pages(), optional: true}, // memory and swap together
 			// What TCP has in its buffers counts by itself. Who has too much there is made to wait, and not ended.
 			{file: "memory.kmem.tcp.limit_in_bytes", value: l.pages(), optional: true},
 		})
 	case "pids":
 		if l.Pids > 0 {
-			return setLimits(dir, []limitFile{{file: "pids.max", value: strconv.FormatInt(l.Pids, 10)}})
+			return setLimits(dir, []limitFile{{file: names.Pids, value: strconv.FormatInt(l.Pids, 10)}})
 		}
 	case "cpu":
 		if l.CPUs > 0 {
@@ -119,8 +120,8 @@ func useHierarchy(dir string) error {
 func setLegacyCPU(dir string, quota int64) error {
 	set := func(quota int64) error {
 		return setLimits(dir, []limitFile{
-			{file: "cpu.cfs_period_us", value: strconv.Itoa(Period)},
-			{file: "cpu.cfs_quota_us", value: strconv.FormatInt(quota, 10)},
+			{file: cfsPeriod, value: strconv.Itoa(Period)},
+			{file: cfsQuota, value: strconv.FormatInt(quota, 10)},
 		})
 	}
 	err := set(quota)
@@ -136,11 +137,11 @@ func setLegacyCPU(dir string, quota int64) error {
 func leastQuota(dir string) int64 {
 	var least int64
 	for ; ; dir = filepath.Dir(dir) {
-		quota, err := readNumber(filepath.Join(dir, "cpu.cfs_quota_us"))
+		quota, err := readNumber(filepath.Join(dir, cfsQuota))
 		if err != nil {
 			return least // above the hierarchy's top
 		}
-		period, err := readNumber(filepath.Join(dir, "cpu.cfs_period_us"))
+		period, err := readNumber(filepath.Join(dir, cfsPeriod))
 		if err != nil || period <= 0 || quota <= 0 {
 			continue
 		}
@@ -176,7 +177,7 @@ type mountedAt struct {
 // thisMachine reads what this thread sees: libcontainer may have taken the first one, which /proc/self shows, into a
 // sandbox's mount namespace.
 func thisMachine() (*hierarchies, error) {
-	mounts, err := ReadControl("/proc/thread-self/mountinfo")
+	mounts, err := hostfs.OwnMounts()
 	if err != nil {
 		return nil, err
 	}
@@ -187,26 +188,16 @@ func thisMachine() (*hierarchies, error) {
 	return &hierarchies{mounts: cgroupMounts(mounts), own: ownGroups(own), systemd: exists("/run/systemd/system")}, nil
 }
 
-// cgroupMounts picks the control groups out of /proc/PID/mountinfo. A line of it is, see proc(5):
-// id parent major:minor root point options [tag]... - type source options
-func cgroupMounts(mountinfo string) []mountedAt {
+// cgroupMounts picks the control groups out of all mounts.
+func cgroupMounts(mounts []hostfs.Mount) []mountedAt {
 	var list []mountedAt
-	for line := range strings.Lines(mountinfo) {
-		where, what, ok := strings.Cut(line, " - ")
-		left, right := strings.Fields(where), strings.Fields(what)
-		if !ok || len(left) < 5 || len(right) < 3 {
-			continue
-		}
-		m := mountedAt{root: rootfs.Unescape(left[3]), point: rootfs.Unescape(left[4])}
-		switch right[0] {
+	for _, m := range mounts {
+		switch m.Kind {
 		case "cgroup2":
-			m.v2 = true
+			list = append(list, mountedAt{root: m.Path, point: m.Target, v2: true})
 		case "cgroup":
-			m.controllers = strings.Split(right[2], ",")
-		default:
-			continue
+			list = append(list, mountedAt{root: m.Path, point: m.Target, controllers: strings.Split(m.Super, ",")})
 		}
-		list = append(list, m)
 	}
 	return list
 }

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/sandboxrun/sandboxrun/rootfs/hostfs"
 	"github.com/sandboxrun/sandboxrun/spec"
 )
 
@@ -126,7 +127,7 @@ bad line
 func TestCgroupsAreFound(t *testing.T) {
 	for _, tt := range machines() {
 		t.Run(tt.name, func(t *testing.T) {
-			mounts, own := cgroupMounts(tt.mountinfo), ownGroups(tt.cgroup)
+			mounts, own := cgroupMounts(hostfs.ParseMounts(tt.mountinfo)), ownGroups(tt.cgroup)
 			for c, want := range tt.dirs {
 				got := "-"
 				for _, m := range mounts {
@@ -262,7 +263,7 @@ func FuzzCgroupsFound(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, mountinfo, cgroup string) {
 		own := ownGroups(cgroup)
-		for _, m := range cgroupMounts(mountinfo) {
+		for _, m := range cgroupMounts(hostfs.ParseMounts(mountinfo)) {
 			for c, group := range own {
 				if strings.Contains(group, "..") || !filepath.IsAbs(m.point) {
 					continue // the kernel's paths have no such component but at their beginning

@@ -197,15 +197,16 @@ func furnish(dir string, controllers []string, l Limits) error {
 // setUnified gives a group the limits that these controllers hold.
 func setUnified(dir string, controllers []string, l Limits) error {
 	var list []limitFile
+	names := FilesOf(true)
 	for _, c := range intersect(l.needs(), controllers) {
 		switch c {
 		case "memory":
-			list = append(list, limitFile{file: "memory.max", value: l.pages()},
-				limitFile{file: "memory.swap.max", value: "0", optional: true})
+			list = append(list, limitFile{file: names.Memory, value: l.pages()},
+				limitFile{file: names.Swap, value: "0", optional: true})
 		case "pids":
-			list = append(list, limitFile{file: "pids.max", value: strconv.FormatInt(l.Pids, 10)})
+			list = append(list, limitFile{file: names.Pids, value: strconv.FormatInt(l.Pids, 10)})
 		case "cpu":
-			list = append(list, limitFile{file: "cpu.max", value: fmt.Sprintf("%d %d", l.quota(), Period)})
+			list = append(list, limitFile{file: CPUMax, value: fmt.Sprintf("%d %d", l.quota(), Period)})
 		default:
 			return fmt.Errorf("limit %s: there is no such controller", c)
 		}

@@ -18,9 +18,6 @@ import (
 	"github.com/sandboxrun/sandboxrun/rootfs"
 )
 
-// Code is the code of a sandbox that is not as isolated as it was planned.
-const Code = "isolation_check_failed"
-
 // Checker tries what package hooks says, once for one sandbox. Three places are compared: outside, which is here; the
 // place of a program inside; and that same process before the walls were up.
 type Checker struct {
@@ -73,7 +70,7 @@ func (c *Checker) Run(sb *Sandbox) ([]hooks.Result, error) {
 		for i, b := range broken {
 			said[i] = b.Name + ": " + b.Detail
 		}
-		return results, fault.New(Code, "nothing was run; sandboxrun doctor --checks says what is tried",
+		return results, fault.New(fault.IsolationCheckFailed, "nothing was run; sandboxrun doctor --checks says what is tried",
 			"the sandbox is not as isolated as planned: %s", strings.Join(said, "; "))
 	}
 	return results, nil
@@ -108,7 +105,7 @@ func (c *Checker) look() error {
 		return err
 	}
 	if !p.done() {
-		return fault.New(Code, "", "the checks of the sandbox were ended before they were done")
+		return fault.New(fault.IsolationCheckFailed, "", "the checks of the sandbox were ended before they were done")
 	}
 	p.read(c, cpu)
 	p.receive(c, messages)

@@ -6,9 +6,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/sandboxrun/sandboxrun/container/procfs"
 	"github.com/sandboxrun/sandboxrun/hooks"
-	"github.com/sandboxrun/sandboxrun/spec"
+	"github.com/sandboxrun/sandboxrun/rootfs/hostfs"
 )
 
 // addNames adds, for each secret and denied file, the names under which the sandbox's mounts have its place in the file
@@ -23,13 +22,13 @@ func (c *Checker) addNames() error {
 	if err != nil {
 		return err
 	}
-	n := &otherNames{c, known, map[spec.Place][]string{}, map[spec.Place]hooks.Path{}}
+	n := &otherNames{c, known, map[hostfs.Location][]string{}, map[hostfs.Location]hooks.Path{}}
 	for _, m := range s.There {
 		if !m.Within(s.State) { // else it is a mask; the state directory may lie in a denied directory
-			n.mounts[m.Place] = append(n.mounts[m.Place], m.Target)
+			n.mounts[m.Location] = append(n.mounts[m.Location], m.Target)
 		}
 	}
-	own := map[uint64]procfs.Mount{}
+	own := map[uint64]hostfs.Mount{}
 	for _, m := range s.Own {
 		own[uint64(m.ID)] = m
 	}
@@ -65,27 +64,27 @@ func (c *Checker) hidden() (list []hooks.Path, known map[string]bool) {
 }
 
 // placeOfPath finds the place of a host path, by our own mounts. A link is not followed.
-func placeOfPath(path string, own map[uint64]procfs.Mount) (spec.Place, bool) {
+func placeOfPath(path string, own map[uint64]hostfs.Mount) (hostfs.Location, bool) {
 	var st unix.Statx_t
 	err := unix.Statx(unix.AT_FDCWD, path, unix.AT_SYMLINK_NOFOLLOW, unix.STATX_MNT_ID, &st)
 	m, ok := own[st.Mnt_id]
 	if err != nil || !ok {
-		return spec.Place{}, false
+		return hostfs.Location{}, false
 	}
 	rel, err := filepath.Rel(m.Target, path)
-	return spec.Place{Dev: m.Dev, Path: filepath.Join(m.Path, rel)}, err == nil && filepath.IsLocal(rel)
+	return hostfs.Location{Dev: m.Dev, Path: filepath.Join(m.Path, rel)}, err == nil && filepath.IsLocal(rel)
 }
 
 // otherNames are those that the sandbox's mounts give to what is hidden.
 type otherNames struct {
 	*Checker
 	known  map[string]bool
-	mounts map[spec.Place][]string // what is mounted inside → where
-	hidden map[spec.Place]hooks.Path
+	mounts map[hostfs.Location][]string // what is mounted inside → where
+	hidden map[hostfs.Location]hooks.Path
 }
 
 // whole adds the names of mounts that show a place or a directory above it.
-func (n *otherNames) whole(p hooks.Path, at spec.Place) {
+func (n *otherNames) whole(p hooks.Path, at hostfs.Location) {
 	for up := at; ; up.Path = filepath.Dir(up.Path) {
 		for _, target := range n.mounts[up] {
 			n.add(p, filepath.Join(target, strings.TrimPrefix(at.Path, up.Path)), "")

@@ -1,7 +1,6 @@
 package check
 
 import (
-	"bytes"
 	"encoding/binary"
 	"errors"
 	"math/bits"
@@ -14,6 +13,7 @@ import (
 
 	"github.com/sandboxrun/sandboxrun/container/procfs"
 	"github.com/sandboxrun/sandboxrun/hooks"
+	"github.com/sandboxrun/sandboxrun/rootfs/hostfs"
 )
 
 // content is what was read.
@@ -30,19 +30,12 @@ func (p *probe) content(t text) ([]byte, error) {
 
 // numbers are the names in a directory that are numbers.
 func (p *probe) numbers(t text) ([]int, error) {
-	const head = 19 // of struct linux_dirent64, before the name
 	data, err := p.content(t)
 	var list []int
-	for len(data) > head {
-		size := int(binary.NativeEndian.Uint16(data[16:]))
-		if size <= head || size > len(data) {
-			break
-		}
-		name, _, _ := bytes.Cut(data[head:size], []byte{0})
-		if n, err := strconv.Atoi(string(name)); err == nil {
+	for d, rest := hostfs.NextDirent(data); d.Name != ""; d, rest = hostfs.NextDirent(rest) {
+		if n, err := strconv.Atoi(d.Name); err == nil {
 			list = append(list, n)
 		}
-		data = data[size:]
 	}
 	return list, err
 }

@@ -36,7 +36,7 @@ func Masks(v *rootfs.View, in lookup.Root) ([]Watch, error) {
 		w := Watch{Denied: d}
 		var err error
 		if w.Dev, w.Ino, err = in.Identify(d.Inside); err != nil {
-			return nil, fault.New("sandbox_unavailable", "", "create sandbox: look for the mask of %q: %w", d.Host, err)
+			return nil, fault.New(fault.SandboxUnavailable, "", "create sandbox: look for the mask of %q: %w", d.Host, err)
 		}
 		list = append(list, w)
 	}
@@ -96,7 +96,7 @@ func Look(list []Watch, in lookup.Root) (*Found, error) {
 		err := l.look(in, found)
 		if err != nil {
 			found.Close()
-			return nil, fault.New("deny_unchecked", "the launcher must be able to see it", "look for denied path %q: %w", w.Host, err)
+			return nil, fault.New(fault.DenyUnchecked, "the launcher must be able to see it", "look for denied path %q: %w", w.Host, err)
 		}
 		found.list = append(found.list, l)
 	}

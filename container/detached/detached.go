@@ -66,7 +66,7 @@ func (s Execs) Find(name string) (*Exec, error) {
 	if name == "" {
 		names := s.names()
 		if len(names) == 0 {
-			return nil, fault.New("exec_not_found", hint, "sandbox %q has no detached exec", s.ID)
+			return nil, fault.New(fault.ExecNotFound, hint, "sandbox %q has no detached exec", s.ID)
 		}
 		name = names[len(names)-1]
 	}
@@ -75,7 +75,7 @@ func (s Execs) Find(name string) (*Exec, error) {
 			return d, nil
 		}
 	}
-	return nil, fault.New("exec_not_found", hint, "sandbox %q has no detached exec %q", s.ID, name)
+	return nil, fault.New(fault.ExecNotFound, hint, "sandbox %q has no detached exec %q", s.ID, name)
 }
 
 func (s Execs) open(name string) *Exec {
@@ -189,7 +189,7 @@ func (d *Exec) Result() (*result.Result, error) {
 	if res != nil || err != nil {
 		return res, err
 	}
-	res = &result.Result{Sandbox: d.Sandbox, Exec: d.Name, Outcome: result.StillRunning, ExitCode: result.ExitLauncher}
+	res = &result.Result{Sandbox: d.Sandbox, Exec: d.Name, Outcome: result.StillRunning, ExitCode: fault.ExitLauncher}
 	if !running {
 		res.Ended(forkexec.Status{Lost: true})
 		if d.of.Alive() {

@@ -38,7 +38,7 @@ func (d *Exec) Logs(ctx context.Context, l Logs) error {
 		}
 		f, err := d.dir.Open(stream.Names()[i])
 		if err != nil {
-			return fault.New("sandbox_lost", "", "open log of exec %q: %w", d.Name, err)
+			return fault.New(fault.SandboxLost, "", "open log of exec %q: %w", d.Name, err)
 		}
 		streams = append(streams, &logged{f, to})
 		if err := tail(f, l.Tail); err != nil {

@@ -10,9 +10,6 @@ import (
 	"github.com/sandboxrun/sandboxrun/fault"
 )
 
-// CodeCapability is the code of a root launcher that lacks capabilities which root needs to make a sandbox.
-const CodeCapability = "capability_missing"
-
 // rootNeeds are the capabilities without which root cannot make a sandbox. Somebody else gets them with a user namespace, but
 // to map the host's user 0 into one takes CAP_SETFCAP from Linux 5.12 on, and libcontainer enters what it makes from outside.
 func rootNeeds() []struct {
@@ -58,5 +55,5 @@ func Lacking(doing string, err error) *fault.Error {
 	if len(a.lacking) == 0 {
 		return nil
 	}
-	return &fault.Error{Code: CodeCapability, Hint: a.capabilityRemedy().hint(), Err: fmt.Errorf("%s: root lacks %s: %w", doing, strings.Join(a.lacking, ", "), err)}
+	return &fault.Error{Code: fault.CapabilityMissing, Hint: a.capabilityRemedy().hint(), Err: fmt.Errorf("%s: root lacks %s: %w", doing, strings.Join(a.lacking, ", "), err)}
 }

@@ -27,14 +27,14 @@ type Need struct {
 // Needs are the steps in the order in which they are tried.
 func Needs() []Need {
 	return []Need{
-		{forkexec.ProbeUserns, "user_namespace", "userns_denied", "make a user namespace", usernsRemedy},
-		{forkexec.ProbeMap, "user_mapping", "userns_denied", "map a user in a new user namespace", mapRemedy},
-		{forkexec.ProbeNamespaces, "namespaces", "namespaces_denied", "make namespaces in a user namespace", namespacesRemedy},
-		{forkexec.ProbeMount, "mounts", "mount_denied", "mount in a user namespace", restrictedRemedy},
-		{forkexec.ProbeAttr, "mount_attributes", "mount_denied", "make a mount read-only with all below it", attrRemedy},
-		{forkexec.ProbeNetwork, "network_namespace", "netns_denied", "make a network namespace", networkRemedy},
-		{forkexec.ProbeProc, "proc", "proc_denied", "mount a fresh /proc", procRemedy},
-		{forkexec.ProbeNested, "nested_user_namespace", "userns_denied", "make a user namespace in a user namespace", usernsRemedy},
+		{forkexec.ProbeUserns, "user_namespace", fault.UsernsDenied, "make a user namespace", usernsRemedy},
+		{forkexec.ProbeMap, "user_mapping", fault.UsernsDenied, "map a user in a new user namespace", mapRemedy},
+		{forkexec.ProbeNamespaces, "namespaces", fault.NamespacesDenied, "make namespaces in a user namespace", namespacesRemedy},
+		{forkexec.ProbeMount, "mounts", fault.MountDenied, "mount in a user namespace", restrictedRemedy},
+		{forkexec.ProbeAttr, "mount_attributes", fault.MountDenied, "make a mount read-only with all below it", attrRemedy},
+		{forkexec.ProbeNetwork, "network_namespace", fault.NetnsDenied, "make a network namespace", networkRemedy},
+		{forkexec.ProbeProc, "proc", fault.ProcDenied, "mount a fresh /proc", procRemedy},
+		{forkexec.ProbeNested, "nested_user_namespace", fault.UsernsDenied, "make a user namespace in a user namespace", usernsRemedy},
 	}
 }
 
@@ -68,10 +68,10 @@ func Step(step forkexec.ProbeStep, errno unix.Errno, a Around) Diagnosis {
 	d := Diagnosis{Step: step, Remedy: n.fix(errno, a)}
 	switch errno {
 	case unix.EAGAIN:
-		d.Err = fault.New(CodeLimitReached, ProcessesHint, "%s: no more processes can be started: %w", n.what, errno)
+		d.Err = fault.New(fault.LimitReached, ProcessesHint, "%s: no more processes can be started: %w", n.what, errno)
 		d.Remedy = Remedy{Command: ProcessesHint}
 	case unix.EMFILE, unix.ENFILE:
-		d.Err = fault.New(CodeLimitReached, Scarce(errno), "%s: %w", n.what, errno)
+		d.Err = fault.New(fault.LimitReached, Scarce(errno), "%s: %w", n.what, errno)
 		d.Remedy = Remedy{Command: Scarce(errno)}
 	default:
 		d.Err = fault.New(n.code, d.Remedy.hint(), "this machine does not let user %d %s: %w", a.UID, n.what, errno)
@@ -130,8 +130,7 @@ type Around struct {
 // Surroundings looks at what is around this process.
 func Surroundings() Around {
 	a := Around{UID: os.Geteuid(), Setting: sysctl}
-	data, _ := os.ReadFile("/proc/thread-self/status")
-	status := procfs.StatusFields(string(data))
+	status, _ := procfs.Status("thread-self")
 	a.Filter, a.NoNewPrivs = status["Seccomp"] == "2", status["NoNewPrivs"] == "1"
 	if a.UID == 0 {
 		a.lacking = lackingCapabilities(status["CapEff"])

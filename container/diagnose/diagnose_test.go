@@ -81,7 +81,7 @@ func TestUsernsHints(t *testing.T) {
 			"proc_denied",
 			"docker run --security-opt systempaths=unconfined",
 		},
-		{"processes", forkexec.ProbeUserns, unix.EAGAIN, Around{Setting: settings()}, CodeLimitReached, ProcessesHint},
+		{"processes", forkexec.ProbeUserns, unix.EAGAIN, Around{Setting: settings()}, fault.LimitReached, ProcessesHint},
 	} {
 		d := Step(tt.step, tt.errno, tt.around)
 		switch {

@@ -11,9 +11,6 @@ import (
 	"github.com/sandboxrun/sandboxrun/forkexec"
 )
 
-// CodeLimitReached is the code of errors that say that there is too little of something for the launcher itself.
-const CodeLimitReached = "limit_reached"
-
 // Hints for what there is too little of.
 const (
 	FilesHint     = "it must be allowed to open more files: ulimit -n 1024"
@@ -51,5 +48,5 @@ func NoRoom(doing string, err error) *fault.Error {
 	if n >= forkexec.MakingTakes {
 		return nil
 	}
-	return fault.New(CodeLimitReached, ProcessesHint, "%s: only %d more processes can be started: %w", doing, n, err)
+	return fault.New(fault.LimitReached, ProcessesHint, "%s: only %d more processes can be started: %w", doing, n, err)
 }

@@ -5,10 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/sandboxrun/sandboxrun/rootfs/hostfs"
 )
 
 // HeldBy makes a watch count the files that processes have open and that have no name any more, as temporary files often
@@ -150,15 +153,10 @@ func onBtrfs(device string) bool {
 	major, minor, _ := strings.Cut(device, ":")
 	a, err := strconv.ParseUint(major, 16, 32)
 	b, err2 := strconv.ParseUint(minor, 16, 32)
-	mounts, err3 := os.ReadFile("/proc/thread-self/mountinfo")
+	mounts, err3 := hostfs.OwnMounts()
 	if err != nil || err2 != nil || err3 != nil {
 		return false
 	}
-	want := fmt.Sprintf(" %d:%d ", a, b)
-	for line := range strings.Lines(string(mounts)) {
-		if strings.Contains(line, want) && strings.Contains(line, " - btrfs ") {
-			return true
-		}
-	}
-	return false
+	want := fmt.Sprintf("%d:%d", a, b)
+	return slices.ContainsFunc(mounts, func(m hostfs.Mount) bool { return m.Dev == want && m.Kind == "btrfs" })
 }

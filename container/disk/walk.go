@@ -1,13 +1,14 @@
 package disk
 
 import (
-	"encoding/binary"
 	"errors"
 	"os"
 	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/sandboxrun/sandboxrun/rootfs/hostfs"
 )
 
 const (
@@ -223,13 +224,10 @@ func (w *walker) entry() string {
 		if len(l.buf) == 0 && !w.fill(l) {
 			return ""
 		}
-		// struct linux_dirent64: inode 8, where the next is 8, length 2, type 1, name
-		size := binary.NativeEndian.Uint16(l.buf[16:])
-		l.next = int64(binary.NativeEndian.Uint64(l.buf[8:]))
-		name := unix.ByteSliceToString(l.buf[19:size])
-		l.buf = l.buf[size:]
-		if name != "." && name != ".." {
-			return name
+		var d hostfs.Dirent
+		if d, l.buf = hostfs.NextDirent(l.buf); d.Name != "" {
+			l.next = d.Next
+			return d.Name
 		}
 	}
 }

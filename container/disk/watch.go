@@ -1,8 +1,6 @@
 package disk
 
 import (
-	"bufio"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -10,6 +8,7 @@ import (
 	"time"
 
 	"github.com/sandboxrun/sandboxrun/rootfs"
+	"github.com/sandboxrun/sandboxrun/rootfs/hostfs"
 )
 
 // patience is how long a look waits for a walk. Free space has to be looked at meanwhile.
@@ -253,23 +252,17 @@ func (w *Watch) wait(left int64) time.Duration {
 // Below are the places below writable grants where something else is mounted that the program can write too. A file
 // system that a process serves is that one's own, and may not answer.
 func Below(view *rootfs.View) []string {
-	f, err := os.Open("/proc/thread-self/mountinfo")
+	mounts, err := hostfs.OwnMounts()
 	if err != nil {
 		return nil
 	}
-	defer f.Close()
 	var list []string
-	lines := bufio.NewScanner(f)
-	for lines.Scan() {
-		before, after, _ := strings.Cut(lines.Text(), " - ")
-		fields := strings.Fields(before)
-		kind, _, _ := strings.Cut(after, " ")
-		if len(fields) < 5 || strings.HasPrefix(kind, "fuse") || slices.Contains(noDisks(), kind) {
+	for _, on := range mounts {
+		if strings.HasPrefix(on.Kind, "fuse") || slices.Contains(noDisks(), on.Kind) {
 			continue
 		}
-		at := rootfs.Unescape(fields[4])
-		if m := holder(view, at); m != nil && m.Writable && m.Source != at {
-			list = append(list, at)
+		if m := holder(view, on.Target); m != nil && m.Writable && m.Source != on.Target {
+			list = append(list, on.Target)
 		}
 	}
 	return list

@@ -19,11 +19,11 @@ func AppArmorProfile() (string, error) {
 		path, err = filepath.EvalSymlinks(path)
 	}
 	if err != nil {
-		return "", fault.New("failed", "install it and call it by its path", "find this binary: %w", err)
+		return "", fault.New(fault.Failed, "install it and call it by its path", "find this binary: %w", err)
 	}
 	name, err := appArmorPath(path)
 	if err != nil {
-		return "", fault.New("failed", "install it elsewhere, such as in /usr/local/bin", "write a profile for %q: %w", path, err)
+		return "", fault.New(fault.Failed, "install it elsewhere, such as in /usr/local/bin", "write a profile for %q: %w", path, err)
 	}
 	return fmt.Sprintf(appArmorText, name), nil
 }

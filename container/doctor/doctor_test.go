@@ -14,7 +14,6 @@ import (
 
 	"github.com/sandboxrun/sandboxrun/container/cgroup"
 	"github.com/sandboxrun/sandboxrun/container/diagnose"
-	"github.com/sandboxrun/sandboxrun/container/lookup"
 	"github.com/sandboxrun/sandboxrun/container/procfs"
 	"github.com/sandboxrun/sandboxrun/fault"
 	"github.com/sandboxrun/sandboxrun/forkexec"
@@ -136,7 +135,7 @@ func TestRows(t *testing.T) {
 		{"binary", Missing, func(f *facts) { f.selfOK = unix.ENOENT }, "no such file", "not known", "mount -t proc"},
 		{
 			"interpreter_python3", Weaker, func(f *facts) {
-				f.trial.interpreters[0].path, f.trial.interpreters[0].err = "/opt/py/bin/python3", fault.New(lookup.CodeNotFound, "", "no")
+				f.trial.interpreters[0].path, f.trial.interpreters[0].err = "/opt/py/bin/python3", fault.New(fault.ProgramNotFound, "", "no")
 			}, "does not show", "does not run", `'"/opt/py"'`,
 		},
 		{

@@ -16,12 +16,14 @@ import (
 	"github.com/sandboxrun/sandboxrun/container"
 	"github.com/sandboxrun/sandboxrun/container/cgroup"
 	"github.com/sandboxrun/sandboxrun/container/diagnose"
-	"github.com/sandboxrun/sandboxrun/container/lookup"
 	"github.com/sandboxrun/sandboxrun/container/procfs"
 	"github.com/sandboxrun/sandboxrun/container/trust"
 	"github.com/sandboxrun/sandboxrun/fault"
 	"github.com/sandboxrun/sandboxrun/forkexec"
+	"github.com/sandboxrun/sandboxrun/rootfs/elf"
 	"github.com/sandboxrun/sandboxrun/spec"
+	"github.com/sandboxrun/sandboxrun/spec/policy"
+	"github.com/sandboxrun/sandboxrun/spec/seccomp"
 )
 
 // facts are what was found. The rows are made of nothing else.
@@ -76,7 +78,7 @@ func gather(ctx context.Context, e Examination) *facts {
 	f.diagnosis = &d
 	f.overlay, f.trees = try(forkexec.CanOverlay, nil), try(forkexec.CanMoveTrees, nil)
 	f.noNewPrivs, f.keyring = try(forkexec.CanNoNewPrivs, nil), try(forkexec.CanKeyring, nil)
-	filter, err := forkexec.CompileSeccomp(spec.Seccomp(f.arch, f.kernel.Major, f.kernel.Minor), f.arch)
+	filter, err := forkexec.CompileSeccomp(seccomp.Profile(f.arch, f.kernel.Major, f.kernel.Minor), f.arch)
 	if f.filter = (attempt{err: err}); err == nil {
 		f.filter = try(forkexec.CanFilter, filter)
 	}
@@ -134,15 +136,15 @@ func tryActions() []namedAttempt {
 // rungs asks the ladder itself how it would hold what control groups hold best.
 func rungs() ([]spec.Limit, error) {
 	const text = "version = 1\nenforce = \"best_effort\"\n[limits]\nmemory = \"256M\"\npids = 64\ncpus = 1\n"
-	policy, err := spec.Load(spec.Input{Name: "doctor", Data: []byte(text), Dir: "/"})
+	p, err := policy.Load(policy.Input{Name: "doctor", Data: []byte(text), Dir: "/"})
 	if err != nil {
 		return nil, err
 	}
-	host, err := container.Probe(policy.Limits)
+	host, err := container.Probe(p.Limits)
 	if err != nil {
 		return nil, err
 	}
-	plan, err := spec.Resolve(policy, host)
+	plan, err := spec.Resolve(p, host)
 	if err != nil {
 		return nil, err
 	}
@@ -156,12 +158,11 @@ func ownLoader() (string, error) {
 		return "", err
 	}
 	defer f.Close()
-	head := make([]byte, lookup.HeadSize)
-	n, err := f.ReadAt(head, 0)
-	if n == 0 {
+	needs, err := elf.Read(f)
+	if err != nil {
 		return "", fmt.Errorf("read own binary: %w", err)
 	}
-	return lookup.Loader(f, head[:n]), nil
+	return needs.Interp, nil
 }
 
 // stateFacts are about the state directory, or the one in which it would be made.
@@ -200,7 +201,7 @@ func openState(path string) (dir string, facts stateFacts) {
 	}
 	sweepTrials(parent)
 	if dir, facts.err = os.MkdirTemp(parent, trialPrefix); facts.err != nil {
-		facts.err = fault.New("state_unusable", "choose another with --root DIR", "make state directory: %w", facts.err)
+		facts.err = fault.New(fault.StateUnusable, "choose another with --root DIR", "make state directory: %w", facts.err)
 		return "", facts
 	}
 	var st unix.Statfs_t

@@ -10,7 +10,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/sandboxrun/sandboxrun/container/diagnose"
-	"github.com/sandboxrun/sandboxrun/container/lookup"
 	"github.com/sandboxrun/sandboxrun/fault"
 	"github.com/sandboxrun/sandboxrun/forkexec"
 	"github.com/sandboxrun/sandboxrun/spec"
@@ -259,7 +258,7 @@ func (f *facts) interpreterRows() []Row {
 			rows = append(rows, bad(name, "not on PATH", "no program for it runs", installCommand(f.around, i.packed)))
 		case !i.asked:
 			rows = append(rows, bad(name, where+", "+notTried+" in a sandbox", "whether a program for it runs is not known", f.firstFix()))
-		case errors.As(i.err, &missing) && slices.Contains([]string{lookup.CodeNotFound, lookup.CodeInterpreter}, missing.Code):
+		case errors.As(i.err, &missing) && slices.Contains([]string{fault.ProgramNotFound, fault.InterpreterMissing}, missing.Code):
 			rows = append(rows, weaker(name, where+", which the default policy does not show",
 				cost, grantCommand(i.path)))
 		case i.err != nil: // a script, for one, that needs what the default policy does not show

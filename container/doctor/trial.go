@@ -18,8 +18,8 @@ import (
 	"github.com/sandboxrun/sandboxrun/container/result"
 	"github.com/sandboxrun/sandboxrun/fault"
 	"github.com/sandboxrun/sandboxrun/forkexec"
-	"github.com/sandboxrun/sandboxrun/rootfs"
 	"github.com/sandboxrun/sandboxrun/spec"
+	"github.com/sandboxrun/sandboxrun/spec/policy"
 )
 
 // trial is a sandbox of the default policy, and what was seen in it.
@@ -101,19 +101,19 @@ func (t *trial) inStore(ctx context.Context, dir string) (err error) {
 
 // defaultPlan is what the preset default becomes here.
 func defaultPlan() (*spec.Plan, error) {
-	text, ok := spec.Preset("default")
+	text, ok := policy.Preset("default")
 	if !ok {
 		return nil, errors.New("there is no preset default")
 	}
-	policy, err := spec.Load(spec.Input{Name: "preset default", Data: text, Dir: "/"})
+	p, err := policy.Load(policy.Input{Name: "preset default", Data: text, Dir: "/"})
 	if err != nil {
 		return nil, err
 	}
-	host, err := container.Probe(policy.Limits)
+	host, err := container.Probe(p.Limits)
 	if err != nil {
 		return nil, err
 	}
-	return spec.Resolve(policy, host)
+	return spec.Resolve(p, host)
 }
 
 // runOne has a program say which of its walls it finds around itself.
@@ -123,11 +123,11 @@ func (t *trial) runOne(ctx context.Context, sb *container.Sandbox) error {
 		return err
 	}
 	if res.Outcome != result.Exited || res.ExitCode != 0 {
-		return fault.New("sandbox_unavailable", "", "a program in a sandbox: %s, exit status %d: %s", res.Outcome, res.ExitCode, printable(res.Stderr))
+		return fault.New(fault.SandboxUnavailable, "", "a program in a sandbox: %s, exit status %d: %s", res.Outcome, res.ExitCode, printable(res.Stderr))
 	}
 	t.broken = brokenWalls(procfs.StatusFields(res.Stdout))
 	if len(t.broken) > 0 {
-		return fault.New("isolation_check_failed", "", "a program in a sandbox found itself with %s", strings.Join(t.broken, ", "))
+		return fault.New(fault.IsolationCheckFailed, "", "a program in a sandbox found itself with %s", strings.Join(t.broken, ", "))
 	}
 	return nil
 }
@@ -233,7 +233,7 @@ func versionIn(ctx context.Context, sb *container.Sandbox, program string, args 
 		return "", err
 	}
 	if res.Outcome != result.Exited || res.ExitCode != 0 {
-		return "", fault.New("failed", "", "it ends there with status %d (%s): %s", res.ExitCode, res.Outcome, printable(res.Stderr))
+		return "", fault.New(fault.Failed, "", "it ends there with status %d (%s): %s", res.ExitCode, res.Outcome, printable(res.Stderr))
 	}
 	if text := printable(res.Stdout); text != "" {
 		return text, nil
@@ -243,16 +243,8 @@ func versionIn(ctx context.Context, sb *container.Sandbox, program string, args 
 
 // errorHint is what an error says can be done.
 func errorHint(err error) string {
-	var ce *fault.Error
-	var se *spec.Error
-	var re *rootfs.Error
-	switch {
-	case errors.As(err, &ce):
-		return ce.Hint
-	case errors.As(err, &se):
-		return se.Hint
-	case errors.As(err, &re):
-		return re.Hint
+	if e, ok := errors.AsType[*fault.Error](err); ok {
+		return e.Hint
 	}
 	return ""
 }

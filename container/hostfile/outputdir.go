@@ -15,8 +15,6 @@ import (
 // OutputDirMax is how many bytes of each stream an output directory keeps.
 const OutputDirMax = 1 << 30
 
-const codeOutputExists = "output_exists"
-
 // Dir is such a directory, with the two files that were made in it.
 type Dir struct {
 	name   string
@@ -38,9 +36,9 @@ func OpenOutput(name string, sees *trust.Shown) (*Dir, error) {
 		f, err := newFileAt(o.Dir, base)
 		switch {
 		case errors.Is(err, unix.EEXIST):
-			err = fault.New(codeOutputExists, "remove it, or choose another directory", "make %q: it exists already", name+"/"+base)
+			err = fault.New(fault.OutputExists, "remove it, or choose another directory", "make %q: it exists already", name+"/"+base)
 		case err != nil:
-			err = fault.New(trust.CodeOutputDir, "", "make %q: %w", name+"/"+base, err)
+			err = fault.New(fault.OutputDirUnusable, "", "make %q: %w", name+"/"+base, err)
 		}
 		if err != nil {
 			o.Discard()
@@ -81,9 +79,9 @@ func (o *Dir) open(sees *trust.Shown) error {
 	case errors.As(err, &e):
 		return err
 	case errors.Is(err, unix.ENOENT):
-		return fault.New(trust.CodeOutputDir, "only the last directory of the path is made", "open %s %q: %w", o.what, o.name, err)
+		return fault.New(fault.OutputDirUnusable, "only the last directory of the path is made", "open %s %q: %w", o.what, o.name, err)
 	case err != nil:
-		return fault.New(trust.CodeOutputDir, "", "open %s %q: %w", o.what, o.name, err)
+		return fault.New(fault.OutputDirUnusable, "", "open %s %q: %w", o.what, o.name, err)
 	}
 	if err := sees.Refuse(o.Dir, o.what, o.name); err != nil {
 		return err
@@ -97,11 +95,11 @@ func (o *Dir) open(sees *trust.Shown) error {
 		o.made = missing
 	case unix.EEXIST:
 	default:
-		return fault.New(trust.CodeOutputDir, "", "make %s %q: %w", o.what, o.name, err)
+		return fault.New(fault.OutputDirUnusable, "", "make %s %q: %w", o.what, o.name, err)
 	}
 	fd, err := unix.Openat(int(o.parent.Fd()), missing, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {
-		return fault.New(trust.CodeOutputDir, "", "open %s %q: %w", o.what, o.name, err)
+		return fault.New(fault.OutputDirUnusable, "", "open %s %q: %w", o.what, o.name, err)
 	}
 	o.Dir = os.NewFile(uintptr(fd), o.name)
 	return nil

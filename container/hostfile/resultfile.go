@@ -50,7 +50,7 @@ func Open(name string, sees *trust.Shown) (*File, error) {
 		if _, ok := errors.AsType[*fault.Error](err); ok {
 			return nil, err
 		}
-		return nil, fault.New(trust.CodeOutputDir, "", "open %s %q: %w", what, parent, err)
+		return nil, fault.New(fault.OutputDirUnusable, "", "open %s %q: %w", what, parent, err)
 	}
 	return newResultFile(name, w.At, base)
 }
@@ -65,7 +65,7 @@ func Write(name string, data []byte) error {
 		Flags: unix.O_PATH | unix.O_DIRECTORY | unix.O_CLOEXEC, Resolve: unix.RESOLVE_NO_SYMLINKS,
 	})
 	if err != nil {
-		return fault.New(trust.CodeOutputDir, "", "open result directory %q: %w", parent, err)
+		return fault.New(fault.OutputDirUnusable, "", "open result directory %q: %w", parent, err)
 	}
 	f, err := newResultFile(name, os.NewFile(uintptr(fd), parent), base)
 	if err != nil {
@@ -84,7 +84,7 @@ func Begun(name string, dir *os.File, temporary string, f *os.File) *File {
 func split(name string) (parent, base string, err error) {
 	parent, base = filepath.Split(name)
 	if base == "" || base == "." || base == ".." {
-		return "", "", fault.New(trust.CodeOutputDir, "name a file", "%q is no file that a result can be written to", name)
+		return "", "", fault.New(fault.OutputDirUnusable, "name a file", "%q is no file that a result can be written to", name)
 	}
 	return parent, base, nil
 }
@@ -95,12 +95,12 @@ func newResultFile(name string, dir *os.File, base string) (*File, error) {
 	err := unix.Fstatat(int(dir.Fd()), base, &st, unix.AT_SYMLINK_NOFOLLOW)
 	if err == nil && st.Mode&unix.S_IFMT != unix.S_IFREG {
 		dir.Close()
-		return nil, fault.New(codeOutputExists, "name another file, or give an open file descriptor by its number",
+		return nil, fault.New(fault.OutputExists, "name another file, or give an open file descriptor by its number",
 			"%q is there already and is no ordinary file", name)
 	}
 	if r.f, err = newFileAt(dir, r.new); err != nil {
 		dir.Close()
-		return nil, fault.New(trust.CodeOutputDir, "", "make %q: %w", name, err)
+		return nil, fault.New(fault.OutputDirUnusable, "", "make %q: %w", name, err)
 	}
 	return r, nil
 }

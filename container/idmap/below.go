@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -13,7 +14,8 @@ import (
 	"github.com/opencontainers/runtime-spec/specs-go"
 	"golang.org/x/sys/unix"
 
-	"github.com/sandboxrun/sandboxrun/container/procfs"
+	"github.com/sandboxrun/sandboxrun/rootfs/hostfs"
+	"github.com/sandboxrun/sandboxrun/rootfs/pathname"
 	"github.com/sandboxrun/sandboxrun/spec"
 )
 
@@ -70,11 +72,11 @@ func openParts(m specs.Mount, leave func(path string) bool) (parts []Part, left 
 		return nil, nil, err
 	}
 	parts = []Part{{top, "."}}
-	mounts = slices.DeleteFunc(mounts, func(l procfs.Mount) bool { return leave(l.Target) })
+	mounts = slices.DeleteFunc(mounts, func(l hostfs.Mount) bool { return leave(l.Target) })
 	for _, o := range openAll(m, mounts) {
 		rel, _ := filepath.Rel(m.Source, o.Target)
 		switch {
-		case slices.ContainsFunc(left, func(l spec.LeftOut) bool { return procfs.Within(o.Target, l.Path) }):
+		case slices.ContainsFunc(left, func(l spec.LeftOut) bool { return pathname.Within(o.Target, l.Path) }):
 			o.close()
 		case o.err == nil:
 			parts = append(parts, Part{o.tree, rel})
@@ -86,27 +88,27 @@ func openParts(m specs.Mount, leave func(path string) bool) (parts []Part, left 
 }
 
 // mountsBelow lists what is mounted below a directory and not hidden by another mount, parents first.
-func mountsBelow(dir string) ([]procfs.Mount, error) {
-	mounts, err := procfs.OwnMounts()
+func mountsBelow(dir string) ([]hostfs.Mount, error) {
+	mounts, err := hostfs.OwnMounts()
 	if err != nil {
 		return nil, err
 	}
-	byID := map[int]procfs.Mount{}
+	byID := map[int]hostfs.Mount{}
 	for _, l := range mounts {
 		byID[l.ID] = l
 	}
-	list := slices.DeleteFunc(slices.Clone(mounts), func(l procfs.Mount) bool {
-		return l.Target == dir || !procfs.Within(l.Target, dir) || strings.HasSuffix(l.Target, "//deleted") || hidden(l, mounts, byID)
+	list := slices.DeleteFunc(slices.Clone(mounts), func(l hostfs.Mount) bool {
+		return l.Target == dir || !pathname.Within(l.Target, dir) || strings.HasSuffix(l.Target, "//deleted") || hidden(l, mounts, byID)
 	})
-	slices.SortFunc(list, func(a, b procfs.Mount) int { return cmp.Compare(a.Target, b.Target) })
+	slices.SortFunc(list, func(a, b hostfs.Mount) int { return cmp.Compare(a.Target, b.Target) })
 	return list, nil
 }
 
 // hidden says whether a mount has another one over it, or over a directory on the way to it.
-func hidden(l procfs.Mount, mounts []procfs.Mount, byID map[int]procfs.Mount) bool {
+func hidden(l hostfs.Mount, mounts []hostfs.Mount, byID map[int]hostfs.Mount) bool {
 	on, way := l, []int{l.ID}
 	for range mounts { // the way up ends, at a mount whose parent cannot be seen
-		if slices.ContainsFunc(mounts, func(n procfs.Mount) bool {
+		if slices.ContainsFunc(mounts, func(n hostfs.Mount) bool {
 			return n.Parent == on.ID && n.Target == on.Target && !slices.Contains(way, n.ID)
 		}) {
 			return true
@@ -115,8 +117,8 @@ func hidden(l procfs.Mount, mounts []procfs.Mount, byID map[int]procfs.Mount) bo
 		if !ok || up.ID == on.ID {
 			return false
 		}
-		if slices.ContainsFunc(mounts, func(n procfs.Mount) bool {
-			return n.Parent == up.ID && n.Target != on.Target && n.Target != up.Target && procfs.Within(on.Target, n.Target)
+		if slices.ContainsFunc(mounts, func(n hostfs.Mount) bool {
+			return n.Parent == up.ID && n.Target != on.Target && n.Target != up.Target && pathname.Within(on.Target, n.Target)
 		}) {
 			return true
 		}
@@ -127,7 +129,7 @@ func hidden(l procfs.Mount, mounts []procfs.Mount, byID map[int]procfs.Mount) bo
 
 // opened is what came of one mount.
 type opened struct {
-	procfs.Mount
+	hostfs.Mount
 	tree *os.File
 	err  error
 }
@@ -139,7 +141,7 @@ func (o opened) close() {
 }
 
 // openAll copies mounts, all at once: one that does not answer must not hold up the others.
-func openAll(m specs.Mount, mounts []procfs.Mount) []opened {
+func openAll(m specs.Mount, mounts []hostfs.Mount) []opened {
 	type answer struct {
 		i int
 		opened
@@ -190,7 +192,7 @@ func (o opened) why() string {
 func onDirectory(parts []Part, rel string) bool {
 	around := parts[0]
 	for _, p := range parts {
-		if procfs.Within(rel, p.Rel) && len(p.Rel) >= len(around.Rel) {
+		if pathname.Within("/"+rel, path.Join("/", p.Rel)) && len(p.Rel) >= len(around.Rel) {
 			around = p
 		}
 	}

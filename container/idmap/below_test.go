@@ -4,13 +4,12 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"testing"
 
 	"github.com/opencontainers/runtime-spec/specs-go"
 	"golang.org/x/sys/unix"
 
-	"github.com/sandboxrun/sandboxrun/container/procfs"
+	"github.com/sandboxrun/sandboxrun/rootfs/hostfs"
 	"github.com/sandboxrun/sandboxrun/spec"
 )
 
@@ -27,11 +26,8 @@ func TestHiddenMounts(t *testing.T) {
 9 8 0:9 / /g/e rw - tmpfs x rw
 10 8 0:10 / /g/e/f rw - tmpfs x rw
 `
-	mounts, err := procfs.ReadMounts(strings.NewReader(text))
-	if err != nil {
-		t.Fatal(err)
-	}
-	byID := map[int]procfs.Mount{}
+	mounts := hostfs.ParseMounts(text)
+	byID := map[int]hostfs.Mount{}
 	for _, l := range mounts {
 		byID[l.ID] = l
 	}

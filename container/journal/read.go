@@ -80,7 +80,7 @@ func (l *Log) open(name string) (*os.File, error) {
 	case errors.Is(err, unix.ENOENT):
 		return nil, nil
 	case err != nil:
-		return nil, fault.New("state_unusable", "", "read events: open %s: %w", name, err)
+		return nil, fault.New(fault.StateUnusable, "", "read events: open %s: %w", name, err)
 	}
 	return os.NewFile(uintptr(fd), name), nil
 }

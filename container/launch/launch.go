@@ -48,14 +48,14 @@ func (p *Process1) Start() (pid int, start uint64, err error) {
 	}
 	config, err := p.Config()
 	if err != nil {
-		return 0, 0, fault.New("sandbox_unavailable", "", "create sandbox: %w", err)
+		return 0, 0, fault.New(fault.SandboxUnavailable, "", "create sandbox: %w", err)
 	}
 	c, err := p.container(config)
 	if fault.FullDisk(err) {
-		return 0, 0, fault.New("state_unusable", fault.DiskHint, "create sandbox: %w", err)
+		return 0, 0, fault.New(fault.StateUnusable, fault.DiskHint, "create sandbox: %w", err)
 	}
 	if err != nil {
-		return 0, 0, fault.New("sandbox_unavailable", "", "create sandbox: %w", err)
+		return 0, 0, fault.New(fault.SandboxUnavailable, "", "create sandbox: %w", err)
 	}
 	// Process 1 is to end with us until it says otherwise (forkexec/init.c). To the kernel we are the thread that starts it.
 	runtime.LockOSThread()
@@ -69,7 +69,7 @@ func (p *Process1) Start() (pid int, start uint64, err error) {
 	}
 	st, err := c.State()
 	if err != nil {
-		return 0, 0, fault.New("sandbox_unavailable", "", "create sandbox: read state: %w", err)
+		return 0, 0, fault.New(fault.SandboxUnavailable, "", "create sandbox: read state: %w", err)
 	}
 	return st.InitProcessPid, st.InitProcessStartTime, nil
 }
@@ -143,7 +143,7 @@ func withoutCgroup(list []specs.LinuxNamespace) []specs.LinuxNamespace {
 // startError explains a failed start.
 func startError(err error) error {
 	if fault.FullDisk(err) {
-		return fault.New("state_unusable", fault.DiskHint, "create sandbox: %w", err)
+		return fault.New(fault.StateUnusable, fault.DiskHint, "create sandbox: %w", err)
 	}
 	if step := diagnose.Machine(); step != nil {
 		return step
@@ -152,10 +152,10 @@ func startError(err error) error {
 		return e
 	}
 	if strings.HasSuffix(err.Error(), unix.EMFILE.Error()) { // a child of libcontainer's says by words alone what it met
-		return fault.New(diagnose.CodeLimitReached, diagnose.FilesHint, "create sandbox: %w", err)
+		return fault.New(fault.LimitReached, diagnose.FilesHint, "create sandbox: %w", err)
 	}
 	if e := diagnose.NoRoom("create sandbox", err); e != nil {
 		return e
 	}
-	return fault.New("sandbox_unavailable", "sandboxrun --debug says more", "create sandbox: %w", err)
+	return fault.New(fault.SandboxUnavailable, "sandboxrun --debug says more", "create sandbox: %w", err)
 }

@@ -1,8 +1,6 @@
 package lookup
 
 import (
-	"bytes"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"os"
@@ -13,15 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/sandboxrun/sandboxrun/fault"
-)
-
-// Codes of a program that cannot be started. The command's exit status follows from them.
-const (
-	CodeNotFound       = "program_not_found"
-	CodeNotExecutable  = "program_not_executable"
-	CodeInterpreter    = "interpreter_missing"
-	CodeRelativeInterp = "interpreter_relative"
-	CodeCwd            = "cwd_missing"
+	"github.com/sandboxrun/sandboxrun/rootfs/elf"
 )
 
 // maxRaces is how often a path is looked up again because of a rename.
@@ -78,7 +68,7 @@ func (in Root) openRegular(name string) (*os.File, error) {
 // the program needs to be loaded by is there, since the kernel would only say that the program is not.
 func (in Root) Find(name, dir, pathVar string) (string, error) {
 	if name == "" {
-		return "", fault.New(CodeNotFound, "", "the command's name is empty")
+		return "", fault.New(fault.ProgramNotFound, "", "the command's name is empty")
 	}
 	candidates := []string{name}
 	if !strings.Contains(name, "/") {
@@ -103,11 +93,11 @@ func (in Root) Find(name, dir, pathVar string) (string, error) {
 	}
 	switch {
 	case errors.Is(found, unix.EACCES):
-		return "", fault.New(CodeNotExecutable, "it needs the x permission and must be a regular file: chmod +x",
+		return "", fault.New(fault.ProgramNotExecutable, "it needs the x permission and must be a regular file: chmod +x",
 			"%q cannot be executed: %w", name, found)
 	case found == nil, errors.Is(found, unix.ENOENT), errors.Is(found, unix.ENOTDIR), errors.Is(found, unix.ELOOP),
 		errors.Is(found, unix.ENAMETOOLONG):
-		return "", fault.New(CodeNotFound, in.notThere(name, candidates), "%q is not in the sandbox", name)
+		return "", fault.New(fault.ProgramNotFound, in.notThere(name, candidates), "%q is not in the sandbox", name)
 	}
 	return "", fmt.Errorf("look for %q in the sandbox: %w", name, found)
 }
@@ -138,11 +128,11 @@ func (in Root) loadable(name, pathVar string) error {
 		}
 		interp := line[0]
 		if !strings.HasPrefix(interp, "/") {
-			return fault.New(CodeRelativeInterp, "what it means would depend on the working directory; give it an absolute path",
+			return fault.New(fault.InterpreterRelative, "what it means would depend on the working directory; give it an absolute path",
 				"%q asks for the interpreter %q, which is not an absolute path", name, interp)
 		}
 		if err := in.executable(interp); err != nil {
-			return fault.New(CodeInterpreter, in.missingHint(interp), "%q needs the interpreter %q: %w", name, interp, err)
+			return fault.New(fault.InterpreterMissing, in.missingHint(interp), "%q needs the interpreter %q: %w", name, interp, err)
 		}
 		if err := in.throughEnv(name, line, pathVar); err != nil {
 			return err
@@ -169,12 +159,12 @@ func (in Root) throughEnv(name string, line []string, pathVar string) error {
 			return nil
 		}
 	}
-	return fault.New(CodeInterpreter, "grant it with files.read, and its directory in env.set PATH if it is in none of "+pathVar,
+	return fault.New(fault.InterpreterMissing, "grant it with files.read, and its directory in env.set PATH if it is in none of "+pathVar,
 		"%q needs the interpreter %q, which is not in the sandbox's PATH", name, asked)
 }
 
-// HeadSize is how much of a file Loader wants to be given.
-const HeadSize = 4096
+// headSize is how much of a file is read at once: the first line of a script, and the header and segments of most ELF files.
+const headSize = 4096
 
 // interpreter is what a file says that it must be loaded by, with its arguments; empty if nothing, or if the file cannot be
 // read.
@@ -184,64 +174,22 @@ func (in Root) interpreter(name string) []string {
 		return nil
 	}
 	defer f.Close()
-	head := make([]byte, HeadSize)
+	head := make([]byte, headSize)
 	n, err := f.ReadAt(head, 0)
 	if n == 0 && err != nil {
 		return nil
 	}
 	head = head[:n]
-	if rest, ok := bytes.CutPrefix(head, []byte("#!")); ok {
-		line, _, _ := bytes.Cut(rest, []byte("\n"))
-		fields := bytes.FieldsFunc(line, func(r rune) bool { return r == ' ' || r == '\t' })
-		words := make([]string, len(fields))
-		for i, f := range fields {
-			words[i] = string(f)
-		}
+	if words, ok := elf.Script(head); ok {
 		return words
 	}
-	if bytes.HasPrefix(head, []byte("\x7fELF\x02\x01")) { // 64 bits, little-endian: what this binary runs on
-		if interp := Loader(f, head); interp != "" {
-			return []string{interp}
-		}
+	if len(head) <= elf.ClassAt || head[elf.ClassAt] != elf.Class64 { // the filter ends system calls of 32-bit programs
+		return nil
+	}
+	if interp, err := elf.Loader(f, head); err == nil && interp != "" {
+		return []string{interp}
 	}
 	return nil
-}
-
-// Loader reads the PT_INTERP segment. The file may be anything, so every number in it is checked.
-func Loader(f *os.File, head []byte) string {
-	const (
-		headerSize, entrySize = 64, 56
-		ptInterp              = 3
-		longest               = 4096
-	)
-	if len(head) < headerSize {
-		return ""
-	}
-	le := binary.LittleEndian
-	offset, count := le.Uint64(head[32:]), int(le.Uint16(head[56:]))
-	if le.Uint16(head[54:]) != entrySize || offset > 1<<40 {
-		return ""
-	}
-	table := make([]byte, count*entrySize)
-	if _, err := f.ReadAt(table, int64(offset)); err != nil {
-		return ""
-	}
-	for ; len(table) >= entrySize; table = table[entrySize:] {
-		if le.Uint32(table) != ptInterp {
-			continue
-		}
-		at, size := le.Uint64(table[8:]), le.Uint64(table[32:])
-		if at > 1<<40 || size == 0 || size > longest {
-			return ""
-		}
-		text := make([]byte, size)
-		if _, err := f.ReadAt(text, int64(at)); err != nil {
-			return ""
-		}
-		interp, _, _ := bytes.Cut(text, []byte{0})
-		return string(interp)
-	}
-	return ""
 }
 
 // Identify says which file is at a path inside.

@@ -42,7 +42,7 @@ func FindOwner(args []string) (*Owner, error) {
 	}
 	pid := os.Getppid()
 	if orphaned(pid) {
-		return nil, fault.New("owner_gone", ownerHint, "find owner: the process that called this command has ended")
+		return nil, fault.New(fault.OwnerGone, ownerHint, "find owner: the process that called this command has ended")
 	}
 	for pid > 1 {
 		up := parent(pid)
@@ -124,7 +124,7 @@ func forked(pid, up int) bool {
 func Open(o *Owner) (*os.File, error) {
 	fd, err := unix.PidfdOpen(o.PID, 0)
 	if err != nil {
-		return nil, fault.New("owner_gone", ownerHint, "open owner, process %d: %w", o.PID, err)
+		return nil, fault.New(fault.OwnerGone, ownerHint, "open owner, process %d: %w", o.PID, err)
 	}
 	pidfd := os.NewFile(uintptr(fd), "owner")
 	start, err := procfs.StartTime(o.PID)
@@ -133,13 +133,15 @@ func Open(o *Owner) (*os.File, error) {
 	}
 	if err != nil && !procfs.Gone(err) {
 		pidfd.Close()
-		return nil, fault.New("sandbox_unavailable", "", "open owner, process %d: %w", o.PID, err)
+		return nil, fault.New(fault.SandboxUnavailable, "", "open owner, process %d: %w", o.PID, err)
 	}
-	if err != nil || o.StartTime != 0 && o.StartTime != start || !procfs.PidfdAlive(pidfd) {
+	boot := bootID()
+	otherBoot := o.BootID != "" && boot != "" && o.BootID != boot
+	if err != nil || o.StartTime != 0 && o.StartTime != start || otherBoot || !procfs.PidfdAlive(pidfd) {
 		pidfd.Close()
-		return nil, fault.New("owner_gone", ownerHint, "open owner: process %d has ended", o.PID)
+		return nil, fault.New(fault.OwnerGone, ownerHint, "open owner: process %d has ended", o.PID)
 	}
-	o.StartTime, o.BootID = start, bootID()
+	o.StartTime, o.BootID = start, boot
 	o.Name = cmp.Or(o.Name, Comm(o.PID), "hidden")
 	return pidfd, nil
 }

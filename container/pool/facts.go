@@ -5,16 +5,17 @@ import (
 	"time"
 
 	"github.com/sandboxrun/sandboxrun/container"
-	"github.com/sandboxrun/sandboxrun/rootfs"
+	"github.com/sandboxrun/sandboxrun/rootfs/hostfs"
 	"github.com/sandboxrun/sandboxrun/spec"
+	"github.com/sandboxrun/sandboxrun/spec/policy"
 )
 
 // Decision is a plan, with what it was made from.
 type Decision struct {
-	Policy *spec.Policy
+	Policy *policy.Policy
 	Host   *spec.Host
 	Plan   *spec.Plan
-	Trace  *rootfs.Trace // of what the plan depends on in the host's files
+	Trace  *hostfs.Trace // of what the plan depends on in the host's files
 	Env    map[string]string
 	// Trusted are the paths of what the command believes beside the policy: its state directory and the like.
 	Trusted []string
@@ -52,7 +53,7 @@ func (d *Decision) holds(env map[string]string) bool {
 		for name := range list {
 			was, had := d.Env[name]
 			is, has := env[name]
-			if (was != is || had != has) && d.Policy.DependsOn(name) {
+			if (was != is || had != has) && spec.DependsOn(d.Policy, name) {
 				return false
 			}
 		}

@@ -15,7 +15,7 @@ import (
 
 	"github.com/sandboxrun/sandboxrun/container"
 	"github.com/sandboxrun/sandboxrun/container/owner"
-	"github.com/sandboxrun/sandboxrun/spec"
+	"github.com/sandboxrun/sandboxrun/spec/policy"
 )
 
 var (
@@ -139,7 +139,7 @@ func (p *Pool) claim(conn *net.UnixConn, request []string) (*container.Sandbox, 
 	if len(request) != fields {
 		return nil, "", errRequest
 	}
-	kind, id, policy, record, options := request[0], request[1], request[2], request[5], strings.Split(request[6], ",")
+	kind, id, named, record, options := request[0], request[1], request[2], request[5], strings.Split(request[6], ",")
 	who, err := meet(conn)
 	if err != nil {
 		return nil, "", err
@@ -148,7 +148,7 @@ func (p *Pool) claim(conn *net.UnixConn, request []string) (*container.Sandbox, 
 	if err := who.like(); err != nil {
 		return nil, "", err
 	}
-	if !p.meant(kind, policy, who.cwd) {
+	if !p.meant(kind, named, who.cwd) {
 		return nil, "", errPolicy
 	}
 	o := container.Options{Record: record}
@@ -190,18 +190,18 @@ func ownerOf(kind, pid, start string, caller int) (*owner.Owner, error) {
 }
 
 // meant says whether a command line names the pool's policy.
-func (p *Pool) meant(kind, policy, cwd string) bool {
-	switch _, preset := spec.Preset(policy); {
-	case kind != kindRun && kind != kindCreate, policy == "-":
+func (p *Pool) meant(kind, named, cwd string) bool {
+	switch _, preset := policy.Preset(named); {
+	case kind != kindRun && kind != kindCreate, named == "-":
 		return false
-	case policy == "" && kind == kindCreate:
+	case named == "" && kind == kindCreate:
 		return p.config.Policy == "default" // preset, as create has it
-	case policy == "":
+	case named == "":
 		return p.config.Policy == "" && kind == kindRun && cwd == p.config.Dir
 	case preset:
-		return policy == p.config.Policy
-	case filepath.IsAbs(policy):
-		return filepath.Clean(policy) == p.config.Policy
+		return named == p.config.Policy
+	case filepath.IsAbs(named):
+		return filepath.Clean(named) == p.config.Policy
 	}
-	return filepath.Join(cwd, policy) == p.config.Policy
+	return filepath.Join(cwd, named) == p.config.Policy
 }

@@ -1,4 +1,3 @@
-// Package procfs reads what the kernel writes about processes and mounts: /proc/PID/stat, /proc/PID/status and
-// /proc/PID/mountinfo. It parses and decides nothing. It imports of ours only spec, for the type Place, and
-// rootfs, which reads mountinfo too.
+// Package procfs reads what the kernel writes about processes: /proc/PID/stat, /proc/PID/status and /proc/PID/fdinfo. It parses and
+// decides nothing. Mounts are rootfs/hostfs's, which it imports, and spec, for the version of a kernel.
 package procfs

@@ -30,9 +30,6 @@ func (r *Place) Open() (*record.Writer, error) {
 	return record.Open(dir, record.FileName, r.Session)
 }
 
-// Code is the code of a record that cannot be made or written.
-const Code = "record_unusable"
-
 // Error is why a record cannot be made or written.
 func Error(err error) error {
 	hint := ""
@@ -42,5 +39,5 @@ func Error(err error) error {
 	case errors.Is(err, unix.EEXIST):
 		hint = "there is a record already: choose another directory for each sandbox"
 	}
-	return fault.New(Code, hint, "%w", err)
+	return fault.New(fault.RecordUnusable, hint, "%w", err)
 }

@@ -25,6 +25,7 @@ import (
 	"github.com/sandboxrun/sandboxrun/forkexec"
 	"github.com/sandboxrun/sandboxrun/relay"
 	"github.com/sandboxrun/sandboxrun/spec"
+	"github.com/sandboxrun/sandboxrun/spec/policy"
 )
 
 // Command is the word by which the binary is told to be a relay. A sandbox's id follows, for whoever lists
@@ -107,7 +108,7 @@ func limitRelay(groups []forkexec.Group, pid int) error {
 			continue
 		}
 		if err := cgroup.WriteControl(filepath.Join(g.Dir, "cgroup.procs"), strconv.Itoa(pid)); err != nil {
-			return fault.New("limit_unenforceable", `enforce = "best_effort" does without control groups`, "limit relay: %w", err)
+			return fault.New(fault.LimitUnenforceable, `enforce = "best_effort" does without control groups`, "limit relay: %w", err)
 		}
 	}
 	return nil
@@ -144,7 +145,7 @@ func relayListeners(doors []spec.Door) (own []spec.Door, listeners []relay.Liste
 
 // relayShare is how much of a processor the relay may take where the policy limits what its program takes: as much as that
 // may. A limit without a time says that it is little.
-func relayShare(l *spec.Limits) float64 {
+func relayShare(l *policy.Limits) float64 {
 	const little = 0.2
 	switch {
 	case l.CPUs > 0:
@@ -168,7 +169,7 @@ func listen(init *os.File, doors []spec.Door) ([]*os.File, error) {
 		if e := diagnose.NoRoom("start relay", err); e != nil {
 			return nil, e
 		}
-		return nil, fault.New("sandbox_unavailable", "", "start relay: %w", err)
+		return nil, fault.New(fault.SandboxUnavailable, "", "start relay: %w", err)
 	}
 	return files, nil
 }
@@ -184,7 +185,7 @@ func closeAll(files []*os.File) {
 func (r *Process) launch(sb Sandbox) error {
 	lock, err := sb.Root.OpenFile(Lock, os.O_CREATE|os.O_EXCL|os.O_RDWR, 0o600)
 	if err != nil {
-		return fault.New("state_unusable", fault.DiskHint, "start relay: %w", fault.Cause(err))
+		return fault.New(fault.StateUnusable, fault.DiskHint, "start relay: %w", fault.Cause(err))
 	}
 	defer lock.Close()
 	if err := flock.Lock(lock, unix.LOCK_EX|unix.LOCK_NB); err != nil {
@@ -197,7 +198,7 @@ func (r *Process) launch(sb Sandbox) error {
 	if e := diagnose.NoRoom("start relay", err); e != nil {
 		return e
 	}
-	return fault.New("sandbox_unavailable", "", "start relay: %w", err)
+	return fault.New(fault.SandboxUnavailable, "", "start relay: %w", err)
 }
 
 // Serve lets the relay begin, and waits until it has. What the checks have connected meanwhile is none of its business.
@@ -232,7 +233,7 @@ func (r *Process) Serve(id string, record *recording.Place) error {
 	if len(text) == 0 {
 		text = []byte("it has ended: " + r.cmd.ProcessState.String())
 	}
-	return fault.New("sandbox_unavailable", "", "start relay: %s", text)
+	return fault.New(fault.SandboxUnavailable, "", "start relay: %s", text)
 }
 
 // waits says whether somebody waits to be accepted, or has sent something.

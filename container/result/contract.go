@@ -109,6 +109,7 @@ func resultOutcomes() []resultOutcome {
 		{DiskExceeded, FindingDisk, programs, "The writable grants grew by more than limits.disk. If the launcher killed the program, the status is 137."},
 		{FileExceeded, FindingFile, programs, "The program tried to write a file larger than limits.file."},
 		{OutputExceeded, FindingOutput, "137", "The program wrote more than limits.output to one stream, and --on-output-limit is kill."},
+		{Cancelled, FindingCancelled, "137", "The caller of serve or of the Go API cancelled the exec. The result has everything until then."},
 		{NotStarted, FindingFailed, "126, 127", "The program does not exist (127) or cannot be executed (126)."},
 		{NotStarted, FindingUnavailable, "125", "The launcher could not start the program, because of the policy, the machine or the sandbox."},
 		{SandboxLost, FindingUnavailable, "125", "The sandbox ended while the program ran."},

@@ -16,7 +16,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/sandboxrun/sandboxrun/container/lookup"
 	"github.com/sandboxrun/sandboxrun/fault"
 )
 
@@ -156,9 +155,9 @@ func compareStatuses(t *testing.T) {
 			t.Errorf("%s: the status is %d, the table says %s", e.outcome, e.status, told)
 		}
 	}
-	for _, code := range []string{lookup.CodeNotFound, lookup.CodeInterpreter, lookup.CodeNotExecutable, lookup.CodeRelativeInterp, "policy_invalid", lookup.CodeCwd} {
-		if told := row(NotStarted, FindingOf(code)); !strings.Contains(told, strconv.Itoa(ExitStatus(code))) {
-			t.Errorf("%s: the status is %d, the table says %s", code, ExitStatus(code), told)
+	for _, code := range []string{fault.ProgramNotFound, fault.InterpreterMissing, fault.ProgramNotExecutable, fault.InterpreterRelative, "policy_invalid", fault.CwdMissing} {
+		if told := row(NotStarted, FindingOf(code)); !strings.Contains(told, strconv.Itoa(fault.Status(code))) {
+			t.Errorf("%s: the status is %d, the table says %s", code, fault.Status(code), told)
 		}
 	}
 }
@@ -166,7 +165,7 @@ func compareStatuses(t *testing.T) {
 // compareExamples compares results as they are written with the schema's keys.
 func compareExamples(t *testing.T, required []string, properties map[string]struct{ Enum []any }) {
 	t.Helper()
-	for _, r := range []*Result{{}, FromError(fault.New(lookup.CodeNotFound, "", "x"), &Error{Code: lookup.CodeNotFound})} {
+	for _, r := range []*Result{{}, FromError(fault.New(fault.ProgramNotFound, "", "x"), &Error{Code: fault.ProgramNotFound})} {
 		data, err := json.Marshal(r)
 		if err != nil {
 			t.Fatal(err)

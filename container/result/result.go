@@ -13,6 +13,7 @@ import (
 	"github.com/sandboxrun/sandboxrun/fault"
 	"github.com/sandboxrun/sandboxrun/forkexec"
 	"github.com/sandboxrun/sandboxrun/spec"
+	"github.com/sandboxrun/sandboxrun/spec/policy"
 	"github.com/sandboxrun/sandboxrun/transfer"
 )
 
@@ -28,6 +29,7 @@ const (
 	DiskExceeded   = "disk_exceeded"
 	FileExceeded   = "file_exceeded"
 	OutputExceeded = "output_exceeded"
+	Cancelled      = "cancelled"
 	NotStarted     = "not_started"
 	SandboxLost    = "sandbox_lost"
 	StillRunning   = "running" // it has not ended
@@ -40,6 +42,7 @@ const (
 	FindingDisk        = "DISK_EXCEEDED"
 	FindingOutput      = "OUTPUT_EXCEEDED"
 	FindingFile        = "FILE_SIZE_EXCEEDED"
+	FindingCancelled   = "CANCELLED"
 	FindingUnavailable = "SANDBOX_UNAVAILABLE"
 )
 
@@ -118,9 +121,7 @@ type Error struct {
 
 const (
 	exitTimeout = 124
-	// ExitLauncher says that the launcher has failed, and not the program.
-	ExitLauncher = 125
-	exitSignal   = 128
+	exitSignal  = 128
 )
 
 // ending is what it means that we have ended an exec.
@@ -141,11 +142,12 @@ func endings() []ending {
 		{forkexec.ByMemory, MemoryExceeded, FindingMemory, killed},
 		{forkexec.ByPids, PidsExceeded, FindingPids, killed},
 		{forkexec.ByCheck, DiskExceeded, FindingDisk, killed},
+		{forkexec.ByCancel, Cancelled, FindingCancelled, killed},
 	}
 }
 
 // Judge fills in how it ended. full is whether its writable grants hold more than allowed.
-func (r *Result) Judge(st forkexec.Status, l spec.Limits, full bool) {
+func (r *Result) Judge(st forkexec.Status, l policy.Limits, full bool) {
 	r.Usage.CPUMS = Milliseconds(st.CPU)
 	r.Usage.WrittenBytes, r.Usage.Processes = st.Written, st.Tasks
 	r.Usage.MaxRSSBytes = max(st.MaxRSS, st.MemoryPeak)
@@ -179,7 +181,7 @@ func reached(st forkexec.Status, pids int64) bool {
 }
 
 // ended says by which limit the exec was ended, if it was.
-func ended(st forkexec.Status, l spec.Limits) *ending {
+func ended(st forkexec.Status, l policy.Limits) *ending {
 	why := st.Why
 	killed := st.Lost || st.Wait.Signal() == unix.SIGKILL // else it ended by itself just before
 	if !killed {
@@ -201,7 +203,7 @@ func ended(st forkexec.Status, l spec.Limits) *ending {
 
 // fileExceeded says whether the program wanted a file to be larger than allowed, and ended by it: itself, or a command of
 // the shell that it is, which shells tell by 128 + n.
-func fileExceeded(st forkexec.Status, l spec.Limits) bool {
+func fileExceeded(st forkexec.Status, l policy.Limits) bool {
 	return l.File > 0 && (st.Wait.Signal() == unix.SIGXFSZ || st.Wait.ExitStatus() == exitSignal+int(unix.SIGXFSZ))
 }
 
@@ -209,9 +211,9 @@ func fileExceeded(st forkexec.Status, l spec.Limits) bool {
 func (r *Result) Ended(st forkexec.Status) {
 	switch {
 	case st.Lost:
-		r.Outcome, r.ExitCode = SandboxLost, ExitLauncher
+		r.Outcome, r.ExitCode = SandboxLost, fault.ExitLauncher
 		r.SetFinding(FindingUnavailable)
-		r.Error = &Error{Code: "sandbox_lost", Message: "the sandbox ended under the program"}
+		r.Error = &Error{Code: fault.SandboxLost, Message: "the sandbox ended under the program"}
 	case st.Wait.Signaled():
 		name := unix.SignalName(st.Wait.Signal())
 		r.Outcome, r.Signal, r.ExitCode = Signaled, &name, exitSignal+int(st.Wait.Signal())
@@ -263,7 +265,7 @@ func ErrorOf(err error) *Error {
 	if e, ok := err.(*fault.Error); ok { //nolint:errorlint // only one that says all by itself
 		return &Error{Code: e.Code, Message: e.Error(), Hint: e.Hint}
 	}
-	return &Error{Code: "failed", Message: err.Error()}
+	return &Error{Code: fault.Failed, Message: err.Error()}
 }
 
 // Encoding is what Result.Encoding is.

@@ -61,7 +61,7 @@ func Filter(profile *specs.LinuxSeccomp, arch string) ([]unix.SockFilter, error)
 	return filter, nil
 }
 
-// refusesSetGroup says whether a rule refuses exactly modes with that bit: spec/seccomp.go has it.
+// refusesSetGroup says whether a rule refuses exactly modes with that bit: spec/seccomp has it.
 func refusesSetGroup(r specs.LinuxSyscall) bool {
 	return r.Action == specs.ActErrno && len(r.Args) == 1 && r.Args[0].Op == specs.OpMaskedEqual &&
 		r.Args[0].Value == unix.S_ISUID|unix.S_ISGID && r.Args[0].ValueTwo == unix.S_ISGID

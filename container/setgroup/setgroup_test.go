@@ -8,12 +8,12 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/sandboxrun/sandboxrun/forkexec"
-	"github.com/sandboxrun/sandboxrun/spec"
+	"github.com/sandboxrun/sandboxrun/spec/seccomp"
 )
 
 // TestAskingFilter: it differs from the profile's own filter in what it asks, and in nothing else.
 func TestAskingFilter(t *testing.T) {
-	profile := spec.Seccomp(runtime.GOARCH, 6, 1)
+	profile := seccomp.Profile(runtime.GOARCH, 6, 1)
 	asking, err := Filter(profile, runtime.GOARCH)
 	if err != nil {
 		t.Fatal(err)

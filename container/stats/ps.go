@@ -116,18 +116,13 @@ func describe(pid int) (Proc, bool) {
 
 // insidePID is a process' number in its own PID namespace, or 0 if it has ended.
 func insidePID(pid int) int {
-	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
-	if err != nil {
+	status, _ := procfs.Status(strconv.Itoa(pid))
+	numbers := strings.Fields(status["NSpid"])
+	if len(numbers) == 0 {
 		return 0
 	}
-	for line := range strings.Lines(string(data)) {
-		if rest, ok := strings.CutPrefix(line, "NSpid:"); ok {
-			numbers := strings.Fields(rest)
-			n, _ := strconv.Atoi(numbers[len(numbers)-1])
-			return n
-		}
-	}
-	return 0
+	n, _ := strconv.Atoi(numbers[len(numbers)-1])
+	return n
 }
 
 // Signal sends a signal to the process, if the pid is still that of a process of the exec.

@@ -16,6 +16,7 @@ import (
 	"github.com/sandboxrun/sandboxrun/container/result"
 	"github.com/sandboxrun/sandboxrun/forkexec"
 	"github.com/sandboxrun/sandboxrun/spec"
+	"github.com/sandboxrun/sandboxrun/spec/policy"
 )
 
 // Stats is what a sandbox's programs use at one moment. Our own process 1 and the reapers do not count. Nil is a figure that is not
@@ -53,7 +54,7 @@ type Sandbox struct {
 	ID       string
 	PID      int              // of process 1
 	Init     *os.File         // its pidfd
-	Limits   spec.Limits      // of each exec
+	Limits   policy.Limits    // of each exec
 	Reported []spec.Limit     // the limits as results tell them
 	Groups   []forkexec.Group // that count
 	Tmpfs    []string         // its file systems in memory
@@ -214,12 +215,9 @@ func busyGroups(dir string) (list []string, ok bool) {
 
 // groupMemory is without what can be had back at once, as other tools that show it do.
 func groupMemory(g forkexec.Group) (int64, bool) {
-	now, cache := "memory.usage_in_bytes", "total_inactive_file"
-	if g.Unified {
-		now, cache = "memory.current", "inactive_file"
-	}
-	n, ok := cgroup.Number(filepath.Join(g.Dir, now), "")
-	if reclaimable, there := cgroup.Number(filepath.Join(g.Dir, "memory.stat"), cache); there {
+	f := cgroup.FilesOf(g.Unified)
+	n, ok := cgroup.Number(filepath.Join(g.Dir, f.MemoryUsed), "")
+	if reclaimable, there := cgroup.Number(filepath.Join(g.Dir, f.MemoryStat), f.Reclaimable); there {
 		n = max(0, n-reclaimable)
 	}
 	return n, ok
@@ -229,7 +227,7 @@ func groupMemory(g forkexec.Group) (int64, bool) {
 func groupTasks(execs []string) (int, bool) {
 	sum := 0
 	for _, dir := range execs {
-		n, ok := cgroup.Number(filepath.Join(dir, "pids.current"), "")
+		n, ok := cgroup.Number(filepath.Join(dir, cgroup.FilesOf(true).Tasks), "")
 		if _, err := os.Stat(dir); err == nil && !ok {
 			return 0, false // it is there and does not count
 		}
@@ -239,10 +237,6 @@ func groupTasks(execs []string) (int, bool) {
 }
 
 func groupCPU(g forkexec.Group, dir string) (time.Duration, bool) {
-	if g.Unified {
-		n, ok := cgroup.Number(filepath.Join(dir, "cpu.stat"), "usage_usec")
-		return time.Duration(n) * time.Microsecond, ok
-	}
-	n, ok := cgroup.Number(filepath.Join(dir, "cpuacct.usage"), "")
-	return time.Duration(n), ok
+	n, ok := cgroup.Count(dir, cgroup.FilesOf(g.Unified).CPU)
+	return time.Duration(n) * time.Microsecond, ok
 }

@@ -1,6 +1,6 @@
 // Package stream joins a program's standard streams to the caller's, and keeps what a result, files and the record have of them. It owns the
 // pipes and the outer end of the terminal (streams.go, tty.go), the caller's input (input.go), the kept beginning and end of an output
-// (keep.go), files beside it (streamfile.go), and descriptor 3 (answer.go). It imports of ours container/fault, container/journal, forkexec and
+// (keep.go), files beside it (streamfile.go), and descriptor 3 (answer.go). It imports of ours fault, container/journal, container/procfs, forkexec and
 // record, and knows no sandbox: Ends says all that it is given.
 //
 // Connect makes the program's ends and puts them into its command; Start lets what is read and written flow, in threads that Wait waits for, when the

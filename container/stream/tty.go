@@ -6,11 +6,11 @@ import (
 	"io"
 	"os"
 	"strconv"
-	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/sandboxrun/sandboxrun/container/procfs"
 	"github.com/sandboxrun/sandboxrun/forkexec"
 )
 
@@ -151,12 +151,7 @@ func (s *Streams) suspends(key byte) bool {
 
 // ignores says whether a process ignores a signal.
 func ignores(pid int, sig unix.Signal) bool {
-	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
-	if err != nil {
-		return false
-	}
-	_, text, _ := strings.Cut(string(data), "\nSigIgn:")
-	text, _, _ = strings.Cut(text, "\n")
-	mask, err := strconv.ParseUint(strings.TrimSpace(text), 16, 64)
+	status, _ := procfs.Status(strconv.Itoa(pid))
+	mask, err := strconv.ParseUint(status["SigIgn"], 16, 64)
 	return err == nil && mask&(1<<(sig-1)) != 0
 }

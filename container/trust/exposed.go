@@ -1,7 +1,6 @@
 package trust
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -15,10 +14,10 @@ import (
 	"github.com/sandboxrun/sandboxrun/container/procfs"
 	"github.com/sandboxrun/sandboxrun/fault"
 	"github.com/sandboxrun/sandboxrun/rootfs"
+	"github.com/sandboxrun/sandboxrun/rootfs/hostfs"
+	"github.com/sandboxrun/sandboxrun/rootfs/pathname"
 	"github.com/sandboxrun/sandboxrun/spec"
 )
-
-const codeExposed = "state_exposed"
 
 // IsKept refuses a state directory that a running sandbox of the caller's lets its programs write.
 func IsKept(state string, root *os.Root, h *spec.Host) error {
@@ -35,18 +34,18 @@ func IsKept(state string, root *os.Root, h *spec.Host) error {
 		return fmt.Errorf("open state directory: %w", fault.Cause(err))
 	}
 	defer dir.Close()
-	place, err := procfs.PlaceOf(dir, g.mounts)
+	place, err := procfs.LocationOf(dir, g.mounts)
 	if err != nil {
-		return fault.New(codeExposed, "was it removed? try again", "find out where the state directory %q is: %w", state, err)
+		return fault.New(fault.StateExposed, "was it removed? try again", "find out where the state directory %q is: %w", state, err)
 	}
 	for _, r := range own {
 		inside, err := r.exposes(place)
 		pid := filepath.Base(r.proc)
 		if err != nil {
-			return fault.New(codeExposed, "try again, or keep the state elsewhere: --root DIR", "read the mounts of process %s: %w", pid, err)
+			return fault.New(fault.StateExposed, "try again, or keep the state elsewhere: --root DIR", "read the mounts of process %s: %w", pid, err)
 		}
 		if inside != "" {
-			return fault.New(codeExposed, "end that sandbox: kill -KILL "+pid+", look at what the directory holds and remove it; "+
+			return fault.New(fault.StateExposed, "end that sandbox: kill -KILL "+pid+", look at what the directory holds and remove it; "+
 				"or keep the state elsewhere: --root DIR",
 				"programs in sandbox %q can write the state directory %q, as %q", r.sealed.ID, state, inside)
 		}
@@ -55,7 +54,7 @@ func IsKept(state string, root *os.Root, h *spec.Host) error {
 }
 
 // exposes is where its programs can write a place.
-func (r running) exposes(place spec.Place) (string, error) {
+func (r running) exposes(place hostfs.Location) (string, error) {
 	if !r.mayWrite(place) {
 		return "", nil
 	}
@@ -81,29 +80,26 @@ func (g *ground) writable(v *rootfs.View) ([]string, error) {
 			return nil, fmt.Errorf("find out where %q is: %w", m.Source, err)
 		}
 		for _, s := range shown {
-			list = append(list, s.Place.Dev+" "+s.Place.Path)
+			list = append(list, s.Location.Dev+" "+s.Location.Path)
 		}
 	}
 	return list, nil
 }
 
 // mayWrite says whether one of a sandbox's mounts may let its programs write a place. To read the mounts themselves costs more.
-func (r running) mayWrite(place spec.Place) bool {
+func (r running) mayWrite(place hostfs.Location) bool {
 	return slices.ContainsFunc(r.sealed.Writable, func(text string) bool {
 		dev, path, _ := strings.Cut(text, " ")
-		return place.Within(spec.Place{Dev: dev, Path: path})
+		return place.Within(hostfs.Location{Dev: dev, Path: path})
 	})
 }
 
 // exposedIn is where a program can write a place by one of these mounts.
-func exposedIn(mountinfo []byte, place spec.Place) (string, error) {
-	list, err := procfs.ReadMounts(bytes.NewReader(mountinfo))
-	if err != nil {
-		return "", err
-	}
+func exposedIn(mountinfo []byte, place hostfs.Location) (string, error) {
+	list := hostfs.ParseMounts(string(mountinfo))
 	for i := range list {
 		m := &list[i]
-		if !m.Writable || !place.Within(m.Place) {
+		if !m.Writable || !place.Within(m.Location) {
 			continue
 		}
 		inside := filepath.Join(m.Target, strings.TrimPrefix(place.Path, m.Path))
@@ -115,16 +111,16 @@ func exposedIn(mountinfo []byte, place spec.Place) (string, error) {
 }
 
 // covered says whether a path that a mount shows has another mount on it or above it.
-func covered(list []procfs.Mount, on int, inside string, but *procfs.Mount) bool {
-	return slices.ContainsFunc(list, func(m procfs.Mount) bool {
-		return m.Parent == on && (but == nil || m.ID != but.ID) && procfs.Within(inside, m.Target)
+func covered(list []hostfs.Mount, on int, inside string, but *hostfs.Mount) bool {
+	return slices.ContainsFunc(list, func(m hostfs.Mount) bool {
+		return m.Parent == on && (but == nil || m.ID != but.ID) && pathname.Within(inside, m.Target)
 	})
 }
 
 // inSight says whether no mount hides a whole other one.
-func inSight(list []procfs.Mount, m *procfs.Mount) bool {
+func inSight(list []hostfs.Mount, m *hostfs.Mount) bool {
 	for range list { // no way up is longer
-		i := slices.IndexFunc(list, func(up procfs.Mount) bool { return up.ID == m.Parent && up.ID != m.ID })
+		i := slices.IndexFunc(list, func(up hostfs.Mount) bool { return up.ID == m.Parent && up.ID != m.ID })
 		if i < 0 {
 			return true
 		}

@@ -3,11 +3,11 @@ package trust
 import (
 	"testing"
 
-	"github.com/sandboxrun/sandboxrun/spec"
+	"github.com/sandboxrun/sandboxrun/rootfs/hostfs"
 )
 
 func TestExposedIn(t *testing.T) {
-	state := spec.Place{Dev: "8:1", Path: "/home/u/state"}
+	state := hostfs.Location{Dev: "8:1", Path: "/home/u/state"}
 	const root, home, ro = "1 0 0:5 / / ro - tmpfs t rw\n", "2 1 8:1 /home/u /w rw,nosuid - ext4 /dev/x rw\n", "2 1 8:1 /home/u /w ro - ext4 /dev/x rw\n"
 	for lines, want := range map[string]string{
 		root:        "",

@@ -10,6 +10,7 @@ import (
 
 	"github.com/sandboxrun/sandboxrun/container/procfs"
 	"github.com/sandboxrun/sandboxrun/forkexec"
+	"github.com/sandboxrun/sandboxrun/rootfs/hostfs"
 	"github.com/sandboxrun/sandboxrun/spec"
 )
 
@@ -31,7 +32,7 @@ type running struct {
 func (g *ground) statesInUse() inUse {
 	found := &ground{mounts: g.mounts}
 	var own []running
-	seen := map[spec.Place]bool{}
+	seen := map[hostfs.Location]bool{}
 	EachInit(func(proc string) {
 		fd, err := unix.Open(proc+"/fd/"+strconv.Itoa(initLock), unix.O_PATH|unix.O_CLOEXEC, 0)
 		if err != nil {
@@ -45,7 +46,7 @@ func (g *ground) statesInUse() inUse {
 		if sealed != nil && unix.Fstat(fd, &st) == nil && int(st.Uid) == g.uid {
 			own = append(own, running{proc, sealed})
 		}
-		place, err := procfs.PlaceOf(f, g.mounts)
+		place, err := procfs.LocationOf(f, g.mounts)
 		if err != nil || filepath.Base(place.Path) != "lock" {
 			return
 		}
@@ -54,7 +55,7 @@ func (g *ground) statesInUse() inUse {
 		if name, err := os.Readlink("/proc/self/fd/" + strconv.Itoa(fd)); err == nil && !seen[place] {
 			seen[place] = true
 			found.known = append(found.known, spec.Trusted{
-				What: "a state directory in use", Path: filepath.Dir(filepath.Dir(name)), Place: place, State: true,
+				What: "a state directory in use", Path: filepath.Dir(filepath.Dir(name)), Location: place, State: true,
 			})
 		}
 	})
@@ -121,10 +122,8 @@ func EachInit(found func(proc string)) {
 // libcontainer, and nothing takes that from it. To ask costs a tenth of a look into /proc. Where /proc is that of a PID namespace
 // above ours the numbers in it are not ours, and any process may.
 func sessionLeaders() func(pid int) bool {
-	status, err := os.ReadFile("/proc/self/status")
-	_, text, _ := strings.Cut(string(status), "\nNSpid:")
-	line, _, _ := strings.Cut(text, "\n")
-	if err != nil || len(strings.Fields(line)) != 1 {
+	status, err := procfs.Status("self")
+	if err != nil || len(strings.Fields(status["NSpid"])) != 1 {
 		return func(int) bool { return true }
 	}
 	return func(pid int) bool {

@@ -16,12 +16,13 @@ import (
 	"github.com/sandboxrun/sandboxrun/container/procfs"
 	"github.com/sandboxrun/sandboxrun/fault"
 	"github.com/sandboxrun/sandboxrun/rootfs"
+	"github.com/sandboxrun/sandboxrun/rootfs/hostfs"
 	"github.com/sandboxrun/sandboxrun/spec"
 )
 
 // ground answers spec's questions of what the launcher trusts and where that is.
 type ground struct {
-	mounts []procfs.Mount
+	mounts []hostfs.Mount
 	uid    int
 	known  []spec.Trusted // that the command names
 	inUse  func() inUse
@@ -39,7 +40,7 @@ type Known struct {
 
 // NewGround begins to look for sandboxes that run while other work is done.
 func NewGround() (*ground, error) {
-	mounts, err := procfs.OwnMounts()
+	mounts, err := hostfs.OwnMounts()
 	if err != nil {
 		return nil, fmt.Errorf("list host mounts: %w", err)
 	}
@@ -100,7 +101,7 @@ const ownState = "the state directory"
 
 // KeptFrom refuses a view that shows a state directory itself, whoever made the plan. It returns what the view lets programs write.
 func KeptFrom(state string, root *os.Root, v *rootfs.View) ([]string, error) {
-	mounts, err := procfs.OwnMounts()
+	mounts, err := hostfs.OwnMounts()
 	if err != nil {
 		return nil, fmt.Errorf("list host mounts: %w", err)
 	}
@@ -111,7 +112,7 @@ func KeptFrom(state string, root *os.Root, v *rootfs.View) ([]string, error) {
 	}
 	defer dir.Close()
 	t := spec.Trusted{What: ownState, Path: state, State: true}
-	if t.Place, err = procfs.PlaceOf(dir, mounts); err != nil {
+	if t.Location, err = procfs.LocationOf(dir, mounts); err != nil {
 		return nil, fmt.Errorf("find out where the state directory is: %w", err)
 	}
 	g.known = append(g.known, t)
@@ -150,7 +151,7 @@ func (g *ground) directory(what, path string) error {
 		if err == nil {
 			f.Close()
 			t.Absent = len(missing) > 0
-			t.Place.Path = filepath.Join(append([]string{t.Place.Path}, missing...)...)
+			t.Location.Path = filepath.Join(append([]string{t.Location.Path}, missing...)...)
 			g.known = append(g.known, t)
 			return nil
 		}
@@ -165,7 +166,7 @@ func (g *ground) directory(what, path string) error {
 // Go goes to a path as the kernel does, and notes where it is and in which directories the links on the way are.
 func (g *ground) walk(path string, t *spec.Trusted, file bool) (*os.File, error) {
 	w := Walk{Rest: strings.Split(path, "/"), File: file, Follow: func(dir *os.File) error {
-		place, err := procfs.PlaceOf(dir, g.mounts)
+		place, err := procfs.LocationOf(dir, g.mounts)
 		t.Links = append(t.Links, place)
 		return err
 	}}
@@ -174,7 +175,7 @@ func (g *ground) walk(path string, t *spec.Trusted, file bool) (*os.File, error)
 		err = unix.ENOENT
 	}
 	if err == nil {
-		t.Place, err = procfs.PlaceOf(w.At, g.mounts)
+		t.Location, err = procfs.LocationOf(w.At, g.mounts)
 	}
 	if err != nil {
 		if w.At != nil {
@@ -201,7 +202,7 @@ func (g *ground) Shown(path string) ([]spec.Shown, error) {
 	for _, m := range g.mounts {
 		rel, err := filepath.Rel(m.Target, path)
 		if uint64(m.ID) == st.Mnt_id && err == nil && filepath.IsLocal(rel) {
-			list = append(list, spec.Shown{Path: path, Place: spec.Place{Dev: m.Dev, Path: filepath.Join(m.Path, rel)}})
+			list = append(list, spec.Shown{Path: path, Location: hostfs.Location{Dev: m.Dev, Path: filepath.Join(m.Path, rel)}})
 			break
 		}
 	}
@@ -214,17 +215,17 @@ func (g *ground) Shown(path string) ([]spec.Shown, error) {
 	below := strings.TrimSuffix(path, "/") + "/"
 	for _, m := range g.mounts {
 		if strings.HasPrefix(m.Target, below) {
-			list = append(list, spec.Shown{Path: m.Target, Place: m.Place})
+			list = append(list, spec.Shown{Path: m.Target, Location: m.Location})
 		}
 	}
 	return list, nil
 }
 
 // Trusted lists what the launcher believes.
-func (g *ground) Trusted(near []spec.Place) ([]spec.Trusted, error) {
+func (g *ground) Trusted(near []hostfs.Location) ([]spec.Trusted, error) {
 	list := append(slices.Clip(g.known), g.inUse().trusted...)
 	if tmp, ok := g.stateAt("/tmp"); ok {
-		for _, name := range statesBelow(tmp.Place, near) {
+		for _, name := range statesBelow(tmp.Location, near) {
 			list = g.appendState(list, filepath.Join("/tmp", name))
 		}
 	}
@@ -238,7 +239,7 @@ func (g *ground) Trusted(near []spec.Place) ([]spec.Trusted, error) {
 
 // statesBelow lists the state directories in /tmp that matter: all, where /tmp itself is near, else those that something near
 // lies in.
-func statesBelow(tmp spec.Place, near []spec.Place) []string {
+func statesBelow(tmp hostfs.Location, near []hostfs.Location) []string {
 	var names []string
 	for _, n := range near {
 		if tmp.Within(n) {
@@ -279,8 +280,8 @@ func (g *ground) stateAt(path string) (spec.Trusted, bool) {
 	if unix.Fstat(fd, &st) != nil || named && uid != strconv.Itoa(int(st.Uid)) {
 		return spec.Trusted{}, false
 	}
-	place, err := procfs.PlaceOf(f, g.mounts)
-	return spec.Trusted{What: "the state directory of uid " + strconv.Itoa(int(st.Uid)), Path: path, Place: place, State: true}, err == nil
+	place, err := procfs.LocationOf(f, g.mounts)
+	return spec.Trusted{What: "the state directory of uid " + strconv.Itoa(int(st.Uid)), Path: path, Location: place, State: true}, err == nil
 }
 
 // StatePath is where the state is: dir if it is given, else a place that belongs to the caller alone.

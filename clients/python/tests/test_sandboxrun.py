@@ -99,7 +99,7 @@ class Sync(unittest.TestCase):
             handle.wait(0.3)
         handle.cancel()
         r = handle.wait(30)
-        self.assertEqual((r.raw["signal"], r.stdout), ("SIGKILL", "begun\n"))
+        self.assertEqual((r.outcome, r.finding, r.exit_code, r.stdout), ("cancelled", "CANCELLED", 137, "begun\n"))
         handle.cancel()  # it has ended
 
     def test_threads(self) -> None:
@@ -119,6 +119,26 @@ class Sync(unittest.TestCase):
             self.sb.exec(["true"])
         with self.assertRaises(SandboxUnavailable):
             Client("/no/such/sandboxrun")
+
+    def test_address(self) -> None:
+        with tempfile.TemporaryDirectory() as tmp:
+            path = tmp + "/s"
+            server = subprocess.Popen([os.environ["SANDBOXRUN_BIN"], "serve", "--socket", path])
+            try:
+                while not os.path.exists(path):
+                    self.assertIsNone(server.poll())
+                    time.sleep(0.01)
+                with Client(address=path) as client, Sandbox(POLICY, client=client) as sb:
+                    self.assertEqual(sb.exec(["echo", "there"]).stdout, "there\n")
+                    handle = sb.start(["sleep", "300"])
+                    client.close()
+                    with self.assertRaises(Cancelled):
+                        handle.wait(30)
+            finally:
+                server.terminate()
+                server.wait()
+            with self.assertRaises(SandboxUnavailable):
+                Client(address=path)
 
     def test_closed(self) -> None:
         handle = self.sb.start(["sleep", "300"])

@@ -1,7 +1,7 @@
 // Tests against the real command: SANDBOXRUN_BIN=... node --test test/
 import assert from "node:assert/strict";
-import { spawnSync } from "node:child_process";
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { spawn, spawnSync } from "node:child_process";
+import { existsSync, mkdtempSync, readFileSync, realpathSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, test } from "node:test";
@@ -43,7 +43,20 @@ test("streams", async () => {
   assert.equal(heard, "one two");
   const endless = await sandbox.start(["sh", "-c", "echo begun; sleep 300"]);
   setTimeout(() => endless.cancel(), 200);
-  assert.equal((await endless.result).signal, "SIGKILL");
+  assert.equal((await endless.result).outcome, "cancelled");
+});
+
+test("paths", async () => {
+  const dir = realpathSync(mkdtempSync(join(tmpdir(), "sandboxrun-")));
+  const other = new Sandbox({ policy: { version: 1, workspace: { source: dir, path: "/w" } }, client });
+  try {
+    assert.equal(await other.insidePath(join(dir, "new")), "/w/new");
+    assert.equal(await other.hostPath("new"), join(dir, "new"));
+    assert.equal(await other.insidePath("/root/x"), null);
+  } finally {
+    await other.dispose();
+    rmSync(dir, { recursive: true });
+  }
 });
 
 test("files", async () => {
@@ -84,6 +97,24 @@ test("errors", async () => {
   await assert.rejects(none.exec(["true"]), /none here/);
   await assert.rejects(none.readFile("x"), code("null_sandbox"));
   assert.equal(none.isolated, false);
+});
+
+test("address", async () => {
+  const dir = mkdtempSync(join(tmpdir(), "sandboxrun-"));
+  const path = join(dir, "s");
+  const server = spawn(process.env.SANDBOXRUN_BIN, ["serve", "--socket", path], { stdio: "inherit" });
+  try {
+    while (!existsSync(path)) await new Promise((done) => setTimeout(done, 10));
+    const other = new Client({ address: { path } });
+    const there = new Sandbox({ policy, client: other });
+    assert.equal((await there.exec(["echo", "there"])).stdout, "there\n");
+    await there.dispose();
+    await other.close();
+  } finally {
+    server.kill();
+    rmSync(dir, { recursive: true });
+  }
+  await assert.rejects(new Client({ address: { path } }).call("list"), code("no_server"));
 });
 
 test("nothing is left of a process that ends, or is killed", async () => {

@@ -1,0 +1,104 @@
+package plan
+
+import (
+	"github.com/sirupsen/logrus"
+
+	"github.com/sandboxrun/sandboxrun/cli/caller"
+	"github.com/sandboxrun/sandboxrun/cli/version"
+	"github.com/sandboxrun/sandboxrun/container"
+	"github.com/sandboxrun/sandboxrun/container/diagnose"
+	"github.com/sandboxrun/sandboxrun/container/trust"
+	"github.com/sandboxrun/sandboxrun/fault"
+	"github.com/sandboxrun/sandboxrun/spec"
+	"github.com/sandboxrun/sandboxrun/spec/policy"
+)
+
+// Decision is a plan with the policy and the host that it was made from.
+type Decision struct {
+	Policy *policy.Policy
+	Host   *spec.Host
+	Plan   *spec.Plan
+}
+
+// Decide reads a policy and resolves it on this machine.
+func Decide(p *caller.Caller, from Source) (Decision, error) { return decide(p, from, container.Probe) }
+
+func decide(p *caller.Caller, from Source, probe func(policy.Limits) (*spec.Host, error)) (d Decision, err error) {
+	if d.Policy, err = Load(p, from); err != nil {
+		return d, err
+	}
+	if from.Ceiling != nil {
+		if err = from.Ceiling.Narrow(d.Policy); err != nil {
+			return d, err
+		}
+	}
+	if d.Host, err = probe(d.Policy.Limits); err != nil {
+		return d, err
+	}
+	t := from.Trust
+	t.Policy, t.RuntimeDir = d.Policy.Paths, p.Env["XDG_RUNTIME_DIR"]
+	if from.Ceiling != nil {
+		t.Policy = append(t.Policy, from.Ceiling.Paths()...)
+	}
+	if err = trust.Add(d.Host, t); err != nil {
+		return d, err
+	}
+	d.Host.Env, d.Host.ExecEnv = p.Env, from.Env
+	if d.Plan, err = spec.Resolve(d.Policy, d.Host); err != nil {
+		return d, machineFirst(err)
+	}
+	if from.Ceiling != nil {
+		if err = from.Ceiling.Check(d.Plan); err != nil {
+			return d, err
+		}
+	}
+	for _, w := range d.Plan.Warnings {
+		p.Warn(w)
+	}
+	return d, nil
+}
+
+// machineFirst replaces the error that a program of root would be root to the host, if this machine cannot make any sandbox. Then
+// another policy would not help.
+func machineFirst(err error) error {
+	if code := caller.Describe(err).Code; code != fault.GrantNotIdmapped && code != fault.ProgramIsRoot {
+		return err
+	}
+	if step := diagnose.Machine(); step != nil {
+		return step
+	}
+	return err
+}
+
+// NewSandbox removes the leftovers of dead sandboxes, then builds a sandbox.
+func NewSandbox(p *caller.Caller, s *container.Store, from Source, id string, o container.Options) (*container.Sandbox, *Decision, error) {
+	d, err := Decide(p, from)
+	if err != nil {
+		return nil, nil, err
+	}
+	if err := s.IsKept(d.Host); err != nil {
+		return nil, nil, err
+	}
+	// A fault of another sandbox must not stop this one.
+	if _, err := s.Sweep(); err != nil && caller.Describe(err).Code == fault.RecordUnusable {
+		p.Warn(err.Error())
+	} else if err != nil {
+		logrus.Warn(err)
+	}
+	if o.Record != "" {
+		o.Versions = version.Facts()
+	}
+	sb, err := s.Create(id, d.Plan, o)
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, w := range sb.State().Warnings[len(d.Plan.Warnings):] { // those found while it was built
+		p.Warn(w)
+	}
+	return sb, &d, nil
+}
+
+// StaysInPlace reports whether a program starts in its caller's directory, if the view has that: the policy names no other.
+func (d *Decision) StaysInPlace(p *caller.Caller) bool {
+	return p.CwdErr == nil && d.Policy.Files.Workdir.Path == "" && d.Policy.Files.Workspace == nil
+}

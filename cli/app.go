@@ -13,6 +13,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"runtime"
 	"runtime/debug"
 	"slices"
 
@@ -20,6 +21,7 @@ import (
 	"github.com/urfave/cli/v2"
 	"golang.org/x/sys/unix"
 
+	"github.com/sandboxrun/sandboxrun/cli/bench"
 	"github.com/sandboxrun/sandboxrun/cli/caller"
 	"github.com/sandboxrun/sandboxrun/cli/explain"
 	"github.com/sandboxrun/sandboxrun/cli/files"
@@ -42,6 +44,9 @@ const umask = 0o022
 
 // Main runs the command and returns its exit status.
 func Main(args, environ []string, stdin, stdout, stderr *os.File) int {
+	if !stays(args) {
+		runtime.UnlockOSThread() // a goroutine that has to change threads all the time is slow
+	}
 	p := caller.New(args, environ, stdin, stdout, stderr, container.ClosedStreams())
 	if p.CwdErr != nil {
 		// The caller's directory was deleted. Only relative paths then fail.
@@ -74,6 +79,12 @@ func Main(args, environ []string, stdin, stdout, stderr *os.File) int {
 		status = p.Report(err)
 	}
 	return p.LostOutput(status)
+}
+
+// stays reports whether a command may make many sandboxes. libcontainer enters each one's mount namespace with a thread that ends
+// afterwards. The first thread of a process cannot end: it would keep the namespace, and all that is in its memory. So main keeps that thread.
+func stays(args []string) bool {
+	return slices.Contains(args, "serve") || slices.Contains(args, "pool")
 }
 
 // completesProgram reports whether a shell completes the program's command line after "--". The library would run the program.
@@ -110,7 +121,7 @@ func app(p *caller.Caller) *cli.App {
 			look.PS(), look.Stats(), look.Events(), programs.Logs(), programs.Wait(), killCommand(p), sweepCommand(p),
 			look.Verify(), look.Redact(),
 			plan.SpecCommand(p), explain.Command(p), explain.PathCommand(p), plan.Command(p), programs.ResultSchema(), look.Doctor(),
-			serve.Command(p), proxyConnectCommand(p), versionCommand(p), completionCommand(p),
+			serve.Command(p), poolCommand(p), bench.Command(p), proxyConnectCommand(p), versionCommand(p), completionCommand(p),
 		},
 	}
 	for _, c := range app.Commands {

@@ -50,7 +50,12 @@ func create(p *caller.Caller, c *cli.Context, grants plan.Grants) error {
 	return p.WithStore(c, func(s *container.Store) error {
 		trust := p.Trust(c)
 		trust.Record = o.Record
-		sb, _, err := plan.NewSandbox(p, s, plan.Source{Name: c.String("policy"), Grants: grants, Trust: trust, Keep: c.Bool("keep")}, id, o)
+		from := plan.Source{Name: c.String("policy"), Grants: grants, Trust: trust, Keep: c.Bool("keep")}
+		if sb, _ := plan.FromPool(p, s, from, id, o); sb != nil {
+			sb.Close()
+			return nil
+		}
+		sb, _, err := plan.NewSandbox(p, s, from, id, o)
 		if err != nil {
 			return err
 		}

@@ -4,6 +4,7 @@ import (
 	"path/filepath"
 
 	"github.com/sandboxrun/sandboxrun/container/build"
+	"github.com/sandboxrun/sandboxrun/container/bundle"
 	"github.com/sandboxrun/sandboxrun/fault"
 	"github.com/sandboxrun/sandboxrun/spec"
 )
@@ -30,23 +31,23 @@ func (s *Store) base() (string, error) {
 	}
 	tmp := name + ".new"
 	if err := s.root.RemoveAll(tmp); err != nil { // somebody was killed here
-		return "", bundleError(err)
+		return "", bundle.Error(err)
 	}
 	for _, d := range append([]string{""}, build.Dirs()...) {
 		if err := s.root.Mkdir(tmp+d, 0o755); err != nil {
-			return "", bundleError(err)
+			return "", bundle.Error(err)
 		}
 	}
 	inside, err := s.root.OpenRoot(tmp)
 	if err != nil {
-		return "", bundleError(err)
+		return "", bundle.Error(err)
 	}
 	defer inside.Close()
-	if err := writeMasks(inside); err != nil {
+	if err := bundle.WriteMasks(inside); err != nil {
 		return "", err
 	}
 	if err := s.root.Rename(tmp, name); err != nil {
-		return "", bundleError(err)
+		return "", bundle.Error(err)
 	}
 	return dir, nil
 }
@@ -55,11 +56,11 @@ func (s *Store) base() (string, error) {
 func (s *Store) completeBase(name string) error {
 	inside, err := s.root.OpenRoot(name)
 	if err != nil {
-		return bundleError(err)
+		return bundle.Error(err)
 	}
 	defer inside.Close()
 	if _, err := inside.Lstat(spec.EmptyFile); err == nil {
 		return nil
 	}
-	return writeEmpty(inside)
+	return bundle.WriteEmpty(inside)
 }

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/sandboxrun/sandboxrun/container/build"
+	"github.com/sandboxrun/sandboxrun/container/bundle"
 	"github.com/sandboxrun/sandboxrun/fault"
 	"github.com/sandboxrun/sandboxrun/rootfs"
 	"github.com/sandboxrun/sandboxrun/spec"
@@ -24,7 +25,7 @@ func planWith(entries []rootfs.Entry, mounts []rootfs.Mount) *spec.Plan {
 	}
 }
 
-func bundle(root *os.Root, plan *spec.Plan) error { return WriteBundle(root, plan, plan.OCI()) }
+func writeBundle(root *os.Root, plan *spec.Plan) error { return bundle.Write(root, plan, plan.OCI()) }
 
 // TestBundle: files have the modes and times of the plan whatever the caller's umask is, and nobody can open a mask.
 func TestBundle(t *testing.T) {
@@ -47,7 +48,7 @@ func TestBundle(t *testing.T) {
 		{Kind: rootfs.MountBind, Source: "/usr", Target: "/usr", Dir: true},
 		{Kind: rootfs.MountBind, Target: "/etc/hosts", Content: "127.0.0.1 localhost\n"},
 	})
-	if err := bundle(root, plan); err != nil {
+	if err := writeBundle(root, plan); err != nil {
 		t.Fatal(err)
 	}
 	for name, mode := range map[string]fs.FileMode{
@@ -72,7 +73,7 @@ func TestBundle(t *testing.T) {
 	if data, err := os.ReadFile(filepath.Join(dir, spec.GeneratedFile(1))); err != nil || string(data) != "127.0.0.1 localhost\n" {
 		t.Errorf("the generated file: %q, %v", data, err)
 	}
-	if err := bundle(root, plan); codeOf(err) != "state_unusable" {
+	if err := writeBundle(root, plan); codeOf(err) != "state_unusable" {
 		t.Errorf("a second one in its place: %v", err)
 	}
 }
@@ -89,7 +90,7 @@ func TestBundleStaysInItsDirectory(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := bundle(root, planWith(nil, nil)); err == nil {
+		if err := writeBundle(root, planWith(nil, nil)); err == nil {
 			t.Errorf("%s was a link, and is followed", name)
 		}
 		root.Close()
@@ -102,7 +103,7 @@ func TestBundleStaysInItsDirectory(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer root.Close()
-	if err := writeEntry(root, rootfs.Entry{Path: "/x", Kind: "socket"}); err == nil || !strings.Contains(err.Error(), "unknown kind") {
+	if err := bundle.WriteEntry(root, rootfs.Entry{Path: "/x", Kind: "socket"}); err == nil || !strings.Contains(err.Error(), "unknown kind") {
 		t.Errorf("an entry of no kind: %v", err)
 	}
 }

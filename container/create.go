@@ -5,39 +5,44 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
-	"runtime"
 	"slices"
-	"strings"
 
-	"github.com/opencontainers/cgroups"
-	"github.com/opencontainers/runc/libcontainer"
-	"github.com/opencontainers/runc/libcontainer/configs"
-	"github.com/opencontainers/runc/libcontainer/configs/validate"
-	"github.com/opencontainers/runc/libcontainer/specconv"
-	"github.com/opencontainers/runtime-spec/specs-go"
 	"golang.org/x/sys/unix"
 
 	"github.com/sandboxrun/sandboxrun/container/build"
 	"github.com/sandboxrun/sandboxrun/container/check"
 	"github.com/sandboxrun/sandboxrun/container/diagnose"
 	"github.com/sandboxrun/sandboxrun/container/guard"
+	"github.com/sandboxrun/sandboxrun/container/launch"
 	"github.com/sandboxrun/sandboxrun/container/owner"
 	"github.com/sandboxrun/sandboxrun/container/procfs"
 	"github.com/sandboxrun/sandboxrun/container/relayproc"
 	"github.com/sandboxrun/sandboxrun/container/trust"
 	"github.com/sandboxrun/sandboxrun/fault"
 	"github.com/sandboxrun/sandboxrun/forkexec"
+	"github.com/sandboxrun/sandboxrun/record"
 	"github.com/sandboxrun/sandboxrun/spec"
 )
 
-// Descriptors that process 1 finds open; stub.c says what for. libcontainer numbers them from 3.
-const pauseStub = "/proc/self/fd/3"
+// A sandbox is made in two steps. The first builds it and proves its isolation: then it is ready, and belongs to this process. The
+// second gives it its owner, its record and its state, and lets process 1 go. Between the two a pool may keep it (handover.go).
+
+// making is a sandbox that is being made.
+type making struct {
+	*Sandbox
+	plan    *spec.Plan
+	root    *os.Root // its directory
+	lock    *os.File // process 1 has it open too
+	creator *os.File // the socket to process 1
+	relay   *relayproc.Process
+	own     []unix.SockFilter // the compiled filter
+	short   *forkexec.Launch  // if it was made before the sandbox had its id
+}
 
 // Create builds a sandbox and leaves it ready for Exec. It ends with its owner; without one only Delete ends it.
 // Whatever fails, nothing is left behind. Where the plan has a relay, the calling program must be one that answers to
 // RelayCommand by Relay.
-func (s *Store) Create(id string, plan *spec.Plan, o Options) (_ *Sandbox, err error) {
+func (s *Store) Create(id string, plan *spec.Plan, o Options) (*Sandbox, error) {
 	if err := CheckID(id); err != nil {
 		return nil, err
 	}
@@ -45,104 +50,112 @@ func (s *Store) Create(id string, plan *spec.Plan, o Options) (_ *Sandbox, err e
 	if err != nil {
 		return nil, err
 	}
+	of, err := openOwner(o.Owner)
+	if err != nil {
+		return nil, err
+	}
+	defer of.Close()
 	lock, err := s.reserve(id)
 	if err != nil {
 		return nil, err
 	}
-	defer lock.Close() // process 1 has it open too
-	sb := &Sandbox{store: s, state: newState(id, plan, o.Owner), writable: writable, kept: plan.Kept, view: plan.View, policyPaths: plan.PolicyPaths}
-	if !o.Once {
-		sb.state.Paths = plan.View.Shown()
+	m := &making{Sandbox: planned(s, id, plan, o.Owner, writable), plan: plan, lock: lock}
+	if err = m.build(); err == nil {
+		err = m.complete(of, o)
 	}
-	defer func() {
-		if err != nil {
-			sb.discard(lock)
-			err = diagnose.NoNextBest(err, plan.BestEffort)
-		}
-	}()
-	if err := s.reserveID(id, plan); err != nil {
-		return nil, err
-	}
-	dir, err := s.root.OpenRoot(id)
 	if err != nil {
-		return nil, fmt.Errorf("create sandbox: %w", err)
+		m.discard()
+		return nil, diagnose.NoNextBest(err, plan.BestEffort)
 	}
-	defer dir.Close()
-	if sb.dir, err = dir.Open("."); err != nil {
-		return nil, fmt.Errorf("create sandbox: %w", err)
-	}
-	compiled := compileFilters(plan)
-	if sb.sealed, err = forkexec.NewSealed(); err != nil {
-		return nil, fail(fault.SandboxUnavailable, "", "create sandbox: %w", err)
-	}
-	defer sb.sealed.Close()
-	if err := sb.start(plan, o, compiled, dir, lock); err != nil {
-		return nil, err
-	}
-	if err := sb.noteCreated(); err != nil {
-		return nil, fail(fault.StateUnusable, fault.DiskHint, "create sandbox: %w", err)
-	}
-	return sb, nil
+	m.release()
+	return m.Sandbox, nil
 }
 
-// start has libcontainer make the namespaces around process 1, builds what programs see in them, proves that it is as
-// planned, and lets process 1 go once the state is on disk.
-func (sb *Sandbox) start(plan *spec.Plan, o Options, compiled func() (filters, error), dir *os.Root, lock *os.File) error {
-	if plan.Exec.Guard != nil {
+func planned(s *Store, id string, plan *spec.Plan, of *owner.Owner, writable []string) *Sandbox {
+	return &Sandbox{
+		store: s, state: newState(id, plan, of), writable: writable, kept: plan.Kept, view: plan.View, policyPaths: plan.PolicyPaths,
+	}
+}
+
+// openOwner opens the process that a sandbox is to end with; nil where it is to have none.
+func openOwner(of *owner.Owner) (*os.File, error) {
+	if of == nil {
+		return nil, nil
+	}
+	return owner.Open(of)
+}
+
+// build has libcontainer make the namespaces around process 1, builds what programs see in them, and proves that it is as planned.
+func (m *making) build() (err error) {
+	sb := m.Sandbox
+	if m.plan.Exec.Guard != nil {
 		if _, err := guard.Library(); err != nil {
 			return err
 		}
 	}
-	checks := check.New(plan.Checks, plan.View, sb.store.path)
-	plan = sb.sabotage(plan)
-	trees, err := build.OpenTrees(plan)
+	if err := sb.store.reserveID(sb.state.ID, m.plan); err != nil {
+		return err
+	}
+	if m.root, err = sb.store.root.OpenRoot(sb.state.ID); err != nil {
+		return fmt.Errorf("create sandbox: %w", err)
+	}
+	if sb.dir, err = m.root.Open("."); err != nil {
+		return fmt.Errorf("create sandbox: %w", err)
+	}
+	compiled := compileFilters(m.plan)
+	checks := check.New(m.plan.Checks, m.plan.View, sb.store.path)
+	m.plan = sb.sabotage(m.plan)
+	trees, err := build.OpenTrees(m.plan)
 	if err != nil {
 		return err
 	}
 	defer trees.Close()
-	around := build.LookAround(plan)
-	ready, release, err := os.Pipe()
+	around := build.LookAround(m.plan)
+	if err := m.launch(trees == nil); err != nil {
+		return err
+	}
+	if err := sb.hold(m.plan); err != nil {
+		return err
+	}
+	m.relay, err = relayproc.Start(relayproc.Sandbox{ID: sb.state.ID, Init: sb.init, Dir: sb.dir, Root: m.root, Groups: sb.state.Launch.Held.Groups}, m.plan)
+	if err != nil {
+		return err
+	}
+	if err := sb.furnish(m.plan, trees, build.Await(around, m.plan)); err != nil {
+		return err
+	}
+	filter, err := compiled()
+	if err != nil {
+		return fail(fault.SandboxUnavailable, "", "create sandbox: %w", err)
+	}
+	m.own, sb.asking = filter.own, filter.asking
+	sb.state.Checks, err = checks.Run(sb.checked(filter.own))
+	return err
+}
+
+// launch starts process 1. It ends with us until it is told that the sandbox is complete.
+func (m *making) launch(host bool) error {
+	sb := m.Sandbox
+	base, err := sb.store.base()
+	if err != nil {
+		return err
+	}
+	ours, theirs, err := forkexec.CreatorSocket()
 	if err != nil {
 		return fmt.Errorf("create sandbox: %w", err)
 	}
-	defer ready.Close()
-	defer release.Close()
-	c, err := sb.launch(plan, trees == nil, lock, ready)
-	if err != nil {
+	defer theirs.Close()
+	m.creator = ours
+	p := launch.Process1{
+		ID: sb.state.ID, Store: sb.store.path, Root: sb.store.root, Base: base, Cgroup: cgroupName(sb.store.path, sb.state.ID), Host: host,
+		Plan: m.plan, Lock: m.lock, Creator: theirs,
+	}
+	if sb.state.PID, sb.state.StartTime, err = p.Start(); err != nil {
 		return err
 	}
-	st, err := c.State()
-	if err != nil {
-		return fmt.Errorf("create sandbox: read state: %w", err)
-	}
-	sb.register(st)
+	sb.child = true
 	if err := sb.attach(); err != nil {
 		return fail(fault.SandboxUnavailable, "", "create sandbox: %w", err)
-	}
-	if err := sb.hold(plan); err != nil {
-		return err
-	}
-	relay, err := relayproc.Start(relayproc.Sandbox{ID: sb.state.ID, Init: sb.init, Dir: sb.dir, Root: dir, Groups: sb.state.Launch.Held.Groups}, plan)
-	if err != nil {
-		return err
-	}
-	if err = sb.furnish(plan, trees, build.Await(around, plan)); err == nil {
-		err = sb.prove(plan, o, checks, compiled, dir)
-	}
-	if err != nil {
-		relay.Abandon()
-		return err
-	}
-	if err := relay.Serve(sb.state.Record); err != nil {
-		return err
-	}
-	if _, err := release.Write([]byte{1}); err != nil {
-		return fail(fault.SandboxUnavailable, "", "create sandbox: process 1 has ended: %w", err)
-	}
-	ready.Close()
-	waitClosed(release)
-	if !procfs.PidfdAlive(sb.init) {
-		return fail(fault.SandboxUnavailable, "", "create sandbox: process 1 has ended")
 	}
 	return nil
 }
@@ -164,194 +177,76 @@ func (sb *Sandbox) furnish(plan *spec.Plan, trees build.Trees, found *build.Sigh
 	return sb.rememberGrants(plan.View)
 }
 
-// prove checks that the sandbox is as it was planned, and only then writes down what execs need to know.
-func (sb *Sandbox) prove(plan *spec.Plan, o Options, checks *check.Checker, compiled func() (filters, error), dir *os.Root) error {
-	filter, err := compiled()
-	if err != nil {
-		return fail(fault.SandboxUnavailable, "", "create sandbox: %w", err)
-	}
-	sb.asking = filter.asking
-	if sb.state.Checks, err = checks.Run(sb.checked(filter.own)); err != nil {
+// complete begins the record, writes down what execs need to know, and lets process 1 go, to end with its owner.
+func (m *making) complete(of *os.File, o Options) error {
+	sb := m.Sandbox
+	if err := sb.startRecord(m.plan, o); err != nil {
 		return err
 	}
-	if err := sb.startRecord(plan, o); err != nil {
-		return err
-	}
-	var launch []byte
-	if !o.Once {
-		if launch, err = sb.shortLaunch(filter.own); err != nil {
+	if !o.Once && m.short == nil {
+		var err error
+		if m.short, err = sb.shortLaunch(m.own); err != nil {
 			return err
 		}
 	}
-	if !o.Once {
+	if sb.state.Record != nil {
+		m.short = nil
+	}
+	if !o.Once || sb.state.Pool != nil { // another process opens it
+		var err error
+		sb.state.Paths = sb.view.Shown()
 		if sb.keptData, err = json.Marshal(sb.kept); err != nil {
 			return fmt.Errorf("save state: %w", err)
 		}
 	}
-	return sb.seal(plan, launch, dir, filter.own)
+	sealed, err := sb.seal(m.plan, m.short, m.root, m.own)
+	if err != nil {
+		return err
+	}
+	defer sealed.Close()
+	if err := m.relay.Serve(sb.state.ID, sb.state.Record); err != nil {
+		m.relay = nil
+		return err
+	}
+	m.relay = nil
+	if err := forkexec.TellProcess1(m.creator, forkexec.Complete, sealed, of); err != nil {
+		return fail(fault.SandboxUnavailable, "", "create sandbox: process 1 has ended: %w", err)
+	}
+	waitClosed(m.creator)
+	if !procfs.PidfdAlive(sb.init) {
+		return fail(fault.SandboxUnavailable, "", "create sandbox: process 1 has ended")
+	}
+	if err := sb.noteCreated(); err != nil {
+		return fail(fault.StateUnusable, fault.DiskHint, "create sandbox: %w", err)
+	}
+	return nil
 }
 
-// waitClosed waits until nobody has the other end of a pipe open any more.
-func waitClosed(w *os.File) {
-	fds := []unix.PollFd{{Fd: int32(w.Fd())}} // POLLERR needs no asking for
+// discard removes what has been made of a sandbox that is not complete.
+func (m *making) discard() {
+	m.relay.Abandon()
+	m.end()
+	m.Close()
+	_ = m.store.remove(m.state.ID, &removal{lock: m.lock}, m.state, record.Lost, nil)
+	m.release()
+}
+
+// release closes what only the making of a sandbox needs.
+func (m *making) release() {
+	for _, f := range []*os.File{m.lock, m.creator} {
+		f.Close()
+	}
+	if m.root != nil {
+		m.root.Close()
+	}
+}
+
+// waitClosed waits until nobody has the other end of a socket open any more.
+func waitClosed(s *os.File) {
+	fds := []unix.PollFd{{Fd: int32(s.Fd())}} // POLLHUP needs no asking for
 	for {
 		if _, err := unix.Poll(fds, -1); !errors.Is(err, unix.EINTR) {
 			return
 		}
 	}
-}
-
-// launch starts process 1. Until a byte comes through ready it ends when we do.
-func (sb *Sandbox) launch(plan *spec.Plan, host bool, lock, ready *os.File) (*libcontainer.Container, error) {
-	pass, err := pauseFiles(sb.state.Owner, lock, ready, sb.sealed)
-	if err != nil {
-		return nil, err
-	}
-	if sb.state.Owner != nil {
-		defer pass[len(pass)-1].Close()
-	}
-	base, err := sb.store.base()
-	if err != nil {
-		return nil, err
-	}
-	config, err := libcontainerConfig(cgroupName(sb.store.path, sb.state.ID), base, host, plan)
-	if err != nil {
-		return nil, err
-	}
-	c, err := sb.container(config)
-	if fullDisk(err) {
-		return nil, fail(fault.StateUnusable, fault.DiskHint, "create sandbox: %w", err)
-	}
-	if err != nil {
-		return nil, fail(fault.SandboxUnavailable, "", "create sandbox: %w", err)
-	}
-	// Process 1 is to end with us until it says otherwise (init.go). To the kernel we are the thread that starts it.
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
-	err = c.Run(&libcontainer.Process{
-		Init: true, Args: []string{pauseStub, "pause"}, Cwd: "/", ExtraFiles: pass,
-		Capabilities: &configs.Capabilities{}, LogLevel: "2",
-	})
-	if err != nil {
-		return nil, startError(err)
-	}
-	return c, nil
-}
-
-// container gives libcontainer what libcontainer.Create would have made, less the cgroups: to enter those of version 1,
-// ten of them, takes longer than all the rest of a start, and each exec has groups of its own, where any are needed
-// (limits.go). They cannot be declined, but a container that is loaded has those that its state names: none of version
-// 1, and of version 2 one that is nowhere, which libcontainer takes for a missing permission.
-func (sb *Sandbox) container(config *configs.Config) (*libcontainer.Container, error) {
-	if err := validate.Validate(config); err != nil {
-		return nil, err
-	}
-	state, err := json.Marshal(struct {
-		libcontainer.State
-		CgroupPaths map[string]string `json:"cgroup_paths"` // in place of State's, which is left out where it is empty
-	}{
-		State:       libcontainer.State{BaseState: libcontainer.BaseState{ID: sb.state.ID, Config: *config}},
-		CgroupPaths: noCgroups(),
-	})
-	if err != nil {
-		return nil, err
-	}
-	dir := filepath.Join(sb.state.ID, "runc", sb.state.ID)
-	if err := sb.store.root.MkdirAll(dir, 0o700); err != nil {
-		return nil, err
-	}
-	if err := writeNew(sb.store.root, filepath.Join(dir, "state.json"), string(state), 0o600); err != nil {
-		return nil, err
-	}
-	return libcontainer.Load(filepath.Join(sb.store.path, sb.state.ID, "runc"), sb.state.ID)
-}
-
-func noCgroups() map[string]string {
-	if cgroups.IsCgroup2UnifiedMode() {
-		return map[string]string{"": "/nowhere"}
-	}
-	return map[string]string{}
-}
-
-// pauseFiles are the descriptors of process 1 from 3 on; stub.c says what each is.
-func pauseFiles(of *owner.Owner, lock, ready, sealed *os.File) ([]*os.File, error) {
-	stub, err := forkexec.Stub()
-	if err != nil {
-		return nil, err
-	}
-	pass := []*os.File{stub, lock, ready, sealed}
-	if of == nil {
-		return pass, nil
-	}
-	pidfd, err := owner.Open(of)
-	if err != nil {
-		return nil, err
-	}
-	return append(pass, pidfd), nil
-}
-
-// register notes what libcontainer has made.
-func (sb *Sandbox) register(st *libcontainer.State) {
-	sb.state.PID, sb.state.StartTime = st.InitProcessPid, st.InitProcessStartTime
-	sb.child = true
-}
-
-// libcontainerConfig is the little of the Plan that libcontainer makes: the namespaces, the maps of users and process 1. The mounts are
-// ours to make (package build), and the program is never libcontainer's to start.
-func libcontainerConfig(cgroup, base string, host bool, plan *spec.Plan) (*configs.Config, error) {
-	own := &specs.Spec{
-		Version: specs.Version, Hostname: spec.Hostname, Root: &specs.Root{Path: base, Readonly: true},
-		Process: &specs.Process{Cwd: "/", Capabilities: &specs.LinuxCapabilities{}, NoNewPrivileges: true},
-		Mounts: []specs.Mount{
-			{Destination: "/proc", Type: "proc", Source: "proc", Options: []string{"nosuid", "noexec", "nodev"}},
-			{Destination: "/dev", Type: "bind", Source: "/dev", Options: []string{"rbind", "rprivate"}},
-		},
-		Linux: &specs.Linux{
-			Namespaces: ownNamespaces(plan), UIDMappings: plan.IDs.UIDs, GIDMappings: plan.IDs.GIDs,
-		},
-	}
-	if host {
-		own.Mounts = append(own.Mounts, specs.Mount{
-			Destination: build.HostDir, Type: "bind", Source: "/", Options: []string{"rbind", "rprivate"},
-		})
-	}
-	config, err := specconv.CreateLibcontainerConfig(&specconv.CreateOpts{
-		CgroupName: cgroup, Spec: own, RootlessEUID: os.Geteuid() != 0, RootlessCgroups: true,
-		NoNewKeyring: true, // each exec joins one
-	})
-	if err != nil {
-		return nil, fail(fault.SandboxUnavailable, "", "create sandbox: %w", err)
-	}
-	return config, nil
-}
-
-// ownNamespaces are those of a sandbox. The control group namespace is left to each exec: it is to show the exec's own group as the root.
-func ownNamespaces(plan *spec.Plan) []specs.LinuxNamespace {
-	list := []specs.LinuxNamespace{
-		{Type: specs.UserNamespace}, {Type: specs.MountNamespace}, {Type: specs.PIDNamespace}, {Type: specs.IPCNamespace}, {Type: specs.UTSNamespace},
-	}
-	if plan.OwnNetwork() {
-		list = append(list, specs.LinuxNamespace{Type: specs.NetworkNamespace})
-	}
-	return list
-}
-
-// startError explains a failed start.
-func startError(err error) error {
-	if fullDisk(err) {
-		return fail(fault.StateUnusable, fault.DiskHint, "create sandbox: %w", err)
-	}
-	if step := diagnose.Machine(); step != nil {
-		return step
-	}
-	if e := diagnose.Lacking("create sandbox", err); e != nil {
-		return e
-	}
-	if strings.HasSuffix(err.Error(), unix.EMFILE.Error()) { // a child of libcontainer's says by words alone what it met
-		return fail(fault.LimitReached, diagnose.FilesHint, "create sandbox: %w", err)
-	}
-	if e := diagnose.NoRoom("create sandbox", err); e != nil {
-		return e
-	}
-	return fail(fault.SandboxUnavailable, "sandboxrun --debug says more", "create sandbox: %w", err)
 }

@@ -109,13 +109,6 @@ func (sb *Sandbox) end() {
 	}
 }
 
-// discard removes what a failed create has made, which holds its lock.
-func (sb *Sandbox) discard(lock *os.File) {
-	sb.end()
-	sb.Close()
-	_ = sb.store.remove(sb.state.ID, &removal{lock: lock}, sb.state, record.Lost, nil)
-}
-
 // cgroupName names a sandbox's cgroups. Two stores may each have a sandbox of one id.
 func cgroupName(store, id string) string {
 	h := fnv.New32a()

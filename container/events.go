@@ -15,7 +15,7 @@ import (
 func (sb *Sandbox) noteCreated() error {
 	st := sb.state
 	return sb.note(true, journal.Event{Event: journal.Created, Creation: &journal.Creation{
-		Name: st.Name, Policy: st.Policy, Owner: st.Owner, Limits: st.Limits,
+		Name: st.Name, Policy: st.Policy, Owner: st.Owner, Pool: st.Pool, Limits: st.Limits,
 	}})
 }
 

@@ -10,6 +10,7 @@ import (
 	"github.com/opencontainers/runc/libcontainer/configs"
 	"golang.org/x/sys/unix"
 
+	"github.com/sandboxrun/sandboxrun/container/launch"
 	"github.com/sandboxrun/sandboxrun/spec"
 	"github.com/sandboxrun/sandboxrun/spec/policy"
 )
@@ -35,7 +36,8 @@ func TestInitConfig(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, withHost := range []bool{false, true} {
-		config, err := libcontainerConfig("sandboxrun-test", "/base", withHost, plan)
+		p := launch.Process1{Base: "/base", Cgroup: "sandboxrun-test", Host: withHost, Plan: plan}
+		config, err := p.Config()
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -36,14 +36,19 @@ type Made struct {
 	Warnings []string
 }
 
+// Makes reports whether a policy wants something to be made on disk for each sandbox.
+func Makes(p *policy.Policy) bool {
+	w := p.Files.Workspace
+	return w != nil && w.Source == rootfs.SourceDisk || slices.ContainsFunc(p.Files.Binds, func(b rootfs.Bind) bool { return b.Copy })
+}
+
 // Make makes what a policy wants on disk, and changes it to name that. plan is what the policy became before: it says what is
 // denied, and where links lead. Without anything to be made it gives nil.
 func (s *Store) Make(id string, p *policy.Policy, plan *spec.Plan) (_ *Made, err error) {
-	w := p.Files.Workspace
-	disk := w != nil && w.Source == rootfs.SourceDisk
-	if !disk && !slices.ContainsFunc(p.Files.Binds, func(b rootfs.Bind) bool { return b.Copy }) {
+	if !Makes(p) {
 		return nil, nil
 	}
+	w := p.Files.Workspace
 	if err := CheckID(id); err != nil {
 		return nil, err
 	}

@@ -31,6 +31,25 @@ func Probe(l policy.Limits) (*spec.Host, error) {
 	if err != nil {
 		return nil, err
 	}
+	return probe(l, tree)
+}
+
+// ProbeTraced is Probe, with a trace of what of the host's files it and Resolve look at.
+func ProbeTraced(l policy.Limits) (*spec.Host, *hostfs.Trace, error) {
+	tree, trace, err := survey.TracedTree()
+	if err != nil {
+		return nil, nil, err
+	}
+	h, err := probe(l, tree)
+	if err == nil {
+		for _, file := range []string{"/etc/passwd", "/etc/group", "/etc/resolv.conf"} {
+			trace.Read(file)
+		}
+	}
+	return h, trace, err
+}
+
+func probe(l policy.Limits, tree hostfs.Tree) (*spec.Host, error) {
 	kernel, err := procfs.KernelVersion()
 	if err != nil {
 		return nil, err

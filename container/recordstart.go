@@ -84,6 +84,9 @@ func (sb *Sandbox) session(plan *spec.Plan, o Options) (*record.Session, error) 
 		SpecDigest: record.Digest(oci), Kernel: unix.ByteSliceToString(u.Release[:]), Backend: "libcontainer",
 		Process: process, Network: plan.Network, Limits: recordLimits(sb.state.Limits), Versions: maps.Clone(o.Versions),
 	}
+	if p := sb.state.Pool; p != nil {
+		s.Pool = &record.Pool{Built: p.Built}
+	}
 	cover := spec.CoverOf(plan.View)
 	for _, m := range plan.View.Mounts {
 		source := m.Source

@@ -155,7 +155,7 @@ func (s *Store) free(id string) bool {
 // Sweep removes what dead sandboxes have left, and says which. It goes on where one cannot be removed; the error then tells of
 // all such. It is safe beside running creates, deletes and other sweeps.
 func (s *Store) Sweep() ([]string, error) {
-	ids, err := s.ids()
+	ids, err := s.dirs()
 	if err != nil {
 		return nil, err
 	}
@@ -254,7 +254,7 @@ func (s *Store) removeAll(name string) error {
 	return err
 }
 
-// emptyGone removes what removers have left that were killed.
+// emptyGone removes what removers and pools have left that were killed.
 func (s *Store) emptyGone() error {
 	entries, err := fs.ReadDir(s.root.FS(), ".")
 	if err != nil {
@@ -262,7 +262,7 @@ func (s *Store) emptyGone() error {
 	}
 	var troubles []error
 	for _, e := range entries {
-		if strings.HasPrefix(e.Name(), gonePrefix) {
+		if strings.HasPrefix(e.Name(), gonePrefix) || s.poolEnded(e.Name()) {
 			if err := s.removeAll(e.Name()); err != nil {
 				troubles = append(troubles, fmt.Errorf("remove %s: %w", e.Name(), err))
 			}

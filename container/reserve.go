@@ -4,6 +4,7 @@ import (
 	"path/filepath"
 	"strconv"
 
+	"github.com/sandboxrun/sandboxrun/container/bundle"
 	"github.com/sandboxrun/sandboxrun/fault"
 	"github.com/sandboxrun/sandboxrun/spec"
 )
@@ -21,7 +22,7 @@ func (s *Store) reserveID(id string, plan *spec.Plan) error {
 		return err
 	}
 	defer unlock()
-	ids, err := s.ids()
+	ids, err := s.dirs()
 	if err != nil {
 		return err
 	}
@@ -31,5 +32,5 @@ func (s *Store) reserveID(id string, plan *spec.Plan) error {
 			return fail(fault.SandboxUnavailable, "start it again: another will be chosen", "sandbox %q has the id that was chosen for the program, %s", other, number)
 		}
 	}
-	return writeNew(s.root, filepath.Join(id, idFile), number, 0o400)
+	return bundle.WriteNew(s.root, filepath.Join(id, idFile), number, 0o400)
 }

@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/sandboxrun/sandboxrun/container/bundle"
 	"github.com/sandboxrun/sandboxrun/container/diagnose"
 	"github.com/sandboxrun/sandboxrun/container/procfs"
 	"github.com/sandboxrun/sandboxrun/container/trust"
@@ -35,35 +36,39 @@ func (s *Store) changed(id, format string, args ...any) *Error {
 // initFile says which process is process 1, for launch.c: two numbers of 64 bits, its pid and start time.
 const initFile = "init"
 
-// seal gives process 1 what commands are to believe, and writes the copies.
-func (sb *Sandbox) seal(plan *spec.Plan, launch []byte, dir *os.Root, filter []unix.SockFilter) error {
+// seal writes what commands are to believe, for process 1 to hold, and the copies.
+func (sb *Sandbox) seal(plan *spec.Plan, short *forkexec.Launch, dir *os.Root, filter []unix.SockFilter) (*os.File, error) {
 	data, err := json.Marshal(sb.state)
 	if err != nil {
-		return fmt.Errorf("save state: %w", err)
+		return nil, fmt.Errorf("save state: %w", err)
 	}
 	if err := sb.store.save(sb.state.ID, data); err != nil {
-		return err
+		return nil, err
 	}
 	where := binary.NativeEndian.AppendUint64(nil, uint64(sb.state.PID))
 	where = binary.NativeEndian.AppendUint64(where, sb.state.StartTime)
-	if err := writeNew(dir, initFile, string(where), 0o400); err != nil {
-		return err
+	if err := bundle.WriteNew(dir, initFile, string(where), 0o400); err != nil {
+		return nil, err
 	}
 	sealed := forkexec.Sealed{
-		ID: sb.state.ID, Launch: launch, Filter: forkexec.EncodeFilter(filter), Asking: sb.asking, State: data,
+		ID: sb.state.ID, Filter: forkexec.EncodeFilter(filter), Asking: sb.asking, State: data,
 		Policy: plan.PolicyPaths, Writable: sb.writable, Kept: sb.keptData,
 	}
 	if sb.state.Record != nil {
 		sealed.Record = sb.state.Record.Dir
 	}
 	sb.filter = sealed.Filter
+	if short != nil {
+		sealed.Launch = short.Encode()
+	}
+	var f *os.File
 	if sealed.StoreDev, sealed.StoreIno, err = sb.store.identity(); err == nil {
-		err = sealed.Write(sb.sealed)
+		f, err = sealed.File()
 	}
 	if err != nil {
-		return fail(fault.SandboxUnavailable, "", "create sandbox: keep its state: %w", err)
+		return nil, fail(fault.SandboxUnavailable, "", "create sandbox: keep its state: %w", err)
 	}
-	return nil
+	return f, nil
 }
 
 // identity is the number of the state directory.

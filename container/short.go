@@ -23,15 +23,15 @@ import (
 // An exec whose command line is plain takes the short way (forkexec/client.c): it is run before Go starts. Here is what a sandbox gives
 // it for that, its answers included, and what becomes of an exec that has ended otherwise than by its program's exit.
 
-// shortLaunch is what the short way reads. Where an exec has more to do than to start a program it is empty.
-func (sb *Sandbox) shortLaunch(filter []unix.SockFilter) ([]byte, error) {
+// shortLaunch is what the short way reads. Where an exec has more to do than to start a program it is nil.
+func (sb *Sandbox) shortLaunch(filter []unix.SockFilter) (*forkexec.Launch, error) {
 	l := &sb.state.Launch
 	if l.Limits.Disk > 0 || l.SetGroup || l.NoSpawn || len(l.Execute) > 0 || l.Guard != nil || sb.state.Record != nil || len(l.Steps) > 0 || sb.explains() {
 		return nil, nil
 	}
 	var cmd forkexec.Command
 	sb.limit(&cmd, sb.effective(Request{}), nil)
-	launch := forkexec.Launch{
+	launch := &forkexec.Launch{
 		Namespaces: l.Namespaces, DropGroups: l.DropGroups,
 		UID: l.UID, GID: l.GID, ShownUID: l.ShownUID, ShownGID: l.ShownGID, Umask: l.Umask, Dir: l.Dir,
 		Mounts: l.Mounts, Granted: shortGranted(l.Granted), Env: l.Env, EnvAllow: l.EnvAllow, EnvDeny: l.EnvDeny, EnvSet: l.EnvSet, Filter: filter,
@@ -54,7 +54,17 @@ func (sb *Sandbox) shortLaunch(filter []unix.SockFilter) ([]byte, error) {
 	if launch.Answer, err = sb.answer(); err != nil {
 		return nil, err
 	}
-	return launch.Encode(), nil
+	return launch, nil
+}
+
+// renamed is the same for another id.
+func renamed(l *forkexec.Launch, from, to string) *forkexec.Launch {
+	if l != nil {
+		for i, text := range l.Answer.Results {
+			l.Answer.Results[i] = strings.Replace(text, strconv.Quote(from), strconv.Quote(to), 1)
+		}
+	}
+	return l
 }
 
 // answer makes the templates.

@@ -14,6 +14,7 @@ import (
 
 	"github.com/sandboxrun/sandboxrun/container/build"
 	"github.com/sandboxrun/sandboxrun/container/deny"
+	"github.com/sandboxrun/sandboxrun/container/journal"
 	"github.com/sandboxrun/sandboxrun/container/owner"
 	"github.com/sandboxrun/sandboxrun/container/procfs"
 	"github.com/sandboxrun/sandboxrun/container/recording"
@@ -35,6 +36,8 @@ type State struct {
 	StartTime uint64       `json:"start_time"` // of process 1, in clock ticks since boot: tells it from a later process with its pid
 	Created   time.Time    `json:"created"`
 	Owner     *owner.Owner `json:"owner,omitempty"` // nil: none
+	// Pool is there where it was built before it was asked for.
+	Pool *journal.Pooled `json:"pool,omitempty"`
 
 	// Of the Plan only what later commands need is kept: an exec reads all of this before it can start.
 	Name     string           `json:"name,omitempty"`
@@ -135,8 +138,7 @@ type Sandbox struct {
 	proc  *os.File // /proc/PID of process 1; stays this process' even when its pid is given away
 	child bool     // process 1 is our child, and ours to reap
 
-	sealed *os.File // while it is created: what process 1 is to hold of it
-	filter []byte   // the compiled seccomp filter
+	filter []byte // the compiled seccomp filter
 	// The policy, and its files, to decide what one exec sees besides; kept is set where this process has made the sandbox, keptData where it was found.
 	kept        *spec.Kept
 	keptData    []byte
@@ -355,6 +357,7 @@ type Description struct {
 	Bundle      string            `json:"bundle"`
 	Created     time.Time         `json:"created,omitzero"`
 	Owner       *owner.Owner      `json:"owner,omitempty"`
+	Pool        *journal.Pooled   `json:"pool,omitempty"`     // where it was built before it was asked for
 	Detached    int               `json:"detached,omitempty"` // execs that run
 	Isolated    bool              `json:"isolated"`           // what its checks have shown
 	Policy      string            `json:"policy,omitempty"`
@@ -390,7 +393,7 @@ func (s *Store) Describe(id string) (*Description, error) {
 	if st, err := s.load(id); err == nil {
 		d.Relay, d.Record = relayproc.Look(s.root, st.ID, st.Relay), st.Record
 		d.Digest, d.Network, d.Limits, d.Weaker, d.Warnings = st.Digest, st.Network, st.Limits, st.Weaker, st.Warnings
-		d.Checks, d.Isolated = st.Checks, st.Isolated()
+		d.Checks, d.Isolated, d.Pool = st.Checks, st.Isolated(), st.Pool
 	}
 	return d, nil
 }

@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -21,13 +22,6 @@ type Error = fault.Error
 
 func fail(code, hint, format string, args ...any) *Error {
 	return fault.New(code, hint, format, args...)
-}
-
-// fullDisk says whether writing the state has failed for want of room. To calls that write no file ENOSPC means something
-// else.
-func fullDisk(err error) bool {
-	var pe *os.PathError
-	return errors.As(err, &pe) && (errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT))
 }
 
 // Store is the directory that holds the state of one user's sandboxes, a directory each.
@@ -78,7 +72,7 @@ func (s *Store) Close() { s.root.Close() }
 // microseconds, never while a sandbox is built.
 func (s *Store) lock() (func(), error) {
 	f, err := s.root.OpenFile(".lock", os.O_CREATE|os.O_RDWR, 0o600)
-	if fullDisk(err) {
+	if fault.FullDisk(err) {
 		return nil, fail(fault.StateUnusable, fault.DiskHint, "lock state directory: %w", err)
 	}
 	if err != nil {
@@ -149,10 +143,13 @@ func (s *Store) reserve(id string) (*os.File, error) {
 			return lock, err
 		}
 		if !s.leaving(id) || time.Now().After(end) {
-			return nil, fail(fault.IDInUse, "choose another id, or end that one: sandboxrun delete "+id,
-				"sandbox %q exists already", id)
+			return nil, inUse(id)
 		}
 	}
+}
+
+func inUse(id string) error {
+	return fail(fault.IDInUse, "choose another id, or end that one: sandboxrun delete "+id, "sandbox %q exists already", id)
 }
 
 func (s *Store) tryReserve(id string) (*os.File, error) {
@@ -192,13 +189,19 @@ func (s *Store) alive(id string) bool {
 
 // ids lists the sandboxes' directories, dead or alive.
 func (s *Store) ids() ([]string, error) {
+	ids, err := s.dirs()
+	return slices.DeleteFunc(ids, func(id string) bool { return !validID(id) }), err
+}
+
+// dirs also lists those of sandboxes that have no id yet.
+func (s *Store) dirs() ([]string, error) {
 	entries, err := fs.ReadDir(s.root.FS(), ".")
 	if err != nil {
 		return nil, fmt.Errorf("list sandboxes: %w", err)
 	}
 	var ids []string
 	for _, e := range entries {
-		if e.IsDir() && validID(e.Name()) {
+		if e.IsDir() && validID(strings.TrimPrefix(e.Name(), readyPrefix)) {
 			ids = append(ids, e.Name())
 		}
 	}

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"os"
+
+	"golang.org/x/sys/unix"
 )
 
 // Error is a failure of ours, with a stable word for programs and a hint for people.
@@ -37,6 +39,13 @@ func Usage(message, hint string) *Error {
 
 // DiskHint is for errors of writing the state.
 const DiskHint = "is the disk full? another place: --root DIR"
+
+// FullDisk says whether writing the state has failed for want of room. To calls that write no file ENOSPC means something
+// else.
+func FullDisk(err error) bool {
+	var pe *os.PathError
+	return errors.As(err, &pe) && (errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT))
+}
 
 // Cause is an error without the path, which may be one that only we know.
 func Cause(err error) error {

@@ -218,6 +218,8 @@ void fx_answer(struct fx_short *s, const struct fx_launch *la, const struct fx_r
 	if (fx_event_ended(s, la, &v) < 0)
 		return;
 	s->noted = 1;
+	if (fx_end_claim() < 0)
+		return;
 	if (q->result) {
 		s->result_given = 1;
 		if ((s->result_failed = write_all(s->result_file, result, n)) != 0 || (s->result_failed = fx_commit_result(s, q)) != 0)

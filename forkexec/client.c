@@ -1,4 +1,4 @@
-// `sandboxrun exec`, the command that is run most, before the Go runtime starts: that start, with all that libcontainer brings, takes
+// `sandboxrun exec`, the command that is run most, and `sandboxrun run` in a pool, before the Go runtime starts: that start, with all that libcontainer brings, takes
 // longer than the whole exec.
 //
 //	command line -- request.c --> what it asks for            | anything that is not quite plain:
@@ -334,14 +334,13 @@ static void hand_over(struct fx_short *e, const struct fx_launch *la)
 struct fx_short fx_short;
 
 // short_exec returns where Go is to do the exec, or, where fx_short.ran is set, to judge it.
-static void short_exec(char **args, char **env)
+static void short_exec(struct fx_request *q, char **env)
 {
 	static struct relay streams[2];
 	static struct fx_limits limits;
 	static struct fx_feed feed = {.to = -1};
 	struct fx_short *e = &fx_short;
 	struct fx_launch la;
-	struct fx_request q;
 	struct fx_exec x;
 	int status[2];
 	memset(&x, 0, sizeof x);
@@ -349,10 +348,10 @@ static void short_exec(char **args, char **env)
 	x.limits = e->limits = &limits;
 	x.listener = -1;
 	limits.started_us = fx_now_us();
-	if (fx_read_request(&q, args, env) < 0 || prepare(&x, e, &la, &q, env) < 0)
+	if (prepare(&x, e, &la, q, env) < 0)
 		return;
 	struct signal_state was;
-	if (outputs(&x, e, streams) < 0 || (q.input && fx_feed_open(&feed, &x) < 0) || pipe2(status, O_CLOEXEC) < 0 || fx_limits_open(&limits) < 0) {
+	if (outputs(&x, e, streams) < 0 || (q->input && fx_feed_open(&feed, &x) < 0) || pipe2(status, O_CLOEXEC) < 0 || fx_limits_open(&limits) < 0) {
 		fx_discard_result(e);
 		return;
 	}
@@ -372,7 +371,7 @@ static void short_exec(char **args, char **env)
 	}
 	e->launcher = limits.measure ? fx_high_water() : 0;
 	fx_limits_started(&limits);
-	fx_event_started(e, &la, q.argv[0]);
+	fx_event_started(e, &la, q->argv[0]);
 	e->relay_gone = relay_gone(&limits, &la);
 	close(status[1]);
 	close(x.stdio[0]);
@@ -380,18 +379,22 @@ static void short_exec(char **args, char **env)
 	if (x.stdio[2] != x.stdio[1])
 		close(x.stdio[2]);
 	follow(&x, e, streams, &feed, status[0], sigfd);
-	fx_answer(e, &la, &q);
+	fx_answer(e, &la, q);
 	hand_over(e, &la);
 }
 
 int fx_closed_streams;
-
 __attribute__((constructor)) static void client(int argc, char **argv, char **env)
 {
 	const char *off = fx_variable(env, "SANDBOXRUN_PLAIN_EXEC");
+	struct fx_request q;
 	for (int fd = 0; fd < 3; fd++) // the Go runtime will open /dev/null there
 		fx_closed_streams |= (fcntl(fd, F_GETFD) < 0) << fd;
-	if (argc >= 4 && strcmp(argv[1], "exec") == 0 && !fx_closed_streams && !(off && strcmp(off, "off") == 0))
-		short_exec(argv + 2, env);
+	if (argc >= 3 && !fx_closed_streams && !(off && strcmp(off, "off") == 0)) {
+		if (strcmp(argv[1], "exec") == 0 && fx_read_request(&q, argv + 2, env) == 0)
+			short_exec(&q, env);
+		else if (strcmp(argv[1], "run") == 0 && fx_read_run(&q, argv + 2, env) == 0 && fx_claim_sandbox(&q, env) == 0)
+			short_exec(&q, env);
+	}
 	fx_need_addresses();
 }

@@ -333,11 +333,22 @@ void fx_continue(const struct fx_stopped *s);
 void fx_stop_self(int group);
 int fx_pid_of(int pidfd);
 
+struct fx_claim {           // a sandbox that a pool has given to this process
+	int fd;                 // the connection to the pool; -1: there is none
+	char id[64];
+	const char *dir;        // that its program starts in; empty: the policy's
+	int ended;              // it has been removed
+};
+
+extern struct fx_claim fx_claim;
+
 extern int fx_closed_streams; // a bit for each of the descriptors 0 to 2 that was closed when this process began
 void fx_call(const struct fx_exec *x, int stage);
 
 #define FX_SEALED_FD 6                // of process 1; see stub.c and sealed.go
-#define FX_SEALED_MAGIC 0x3365736273ull // "sbse3"; another for another layout
+#define FX_READY 'r'                  // the words to process 1; see stub.c
+#define FX_COMPLETE 'c'
+#define FX_SEALED_MAGIC 0x3465736273ull // "sbse4"; another for another layout
 #define FX_SEALED_MAX (16 << 20)
 #define FX_LAUNCH_MAGIC 0x36786273u // "sbx6": the form of the launch file; see launch.go and plan.c
 

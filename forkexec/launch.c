@@ -152,6 +152,19 @@ static int find_init(const char *id, char *const *env, struct fx_launch *la, str
 	return pidfd;
 }
 
+int fx_pool_dir(char *const *env)
+{
+	static char path[4096];
+	char name[160];
+	const char *pool = fx_variable(env, "SANDBOXRUN_POOL");
+	if (!pool || !valid_id(pool) || store_path(path, sizeof path, env) < 0)
+		return -1;
+	snprintf(name, sizeof name, ".pool-%s", pool);
+	int store = open_private(AT_FDCWD, path, O_PATH | O_DIRECTORY), dir = open_private(store, name, O_PATH | O_DIRECTORY);
+	close(store);
+	return dir;
+}
+
 int fx_read_launch(struct fx_exec *x, struct fx_launch *la, const struct fx_request *q, char *const *env, int *root)
 {
 	struct reader r;

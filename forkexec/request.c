@@ -6,11 +6,13 @@
 
 #define MAX_ENV 256
 
-enum option { JSON, STDIN, TIMEOUT, CWD, RESULT, ENV, E };
+enum option { JSON, STDIN, TIMEOUT, CWD, RESULT, ENV, E, POLICY };
 
-static const struct { const char *name; enum option is; int takes; } options[] = {
-	{"json", JSON, 0}, {"stdin", STDIN, 0}, {"i", STDIN, 0}, {"timeout", TIMEOUT, 1}, {"cwd", CWD, 1}, {"C", CWD, 1},
-	{"result", RESULT, 1}, {"env", ENV, 1}, {"e", E, 1},
+enum command { EXEC = 1, RUN = 2, BOTH = 3 };
+
+static const struct { const char *name; enum option is; int takes; enum command of; } options[] = {
+	{"json", JSON, 0, BOTH}, {"stdin", STDIN, 0, EXEC}, {"i", STDIN, 0, EXEC}, {"timeout", TIMEOUT, 1, BOTH}, {"cwd", CWD, 1, EXEC},
+	{"C", CWD, 1, EXEC}, {"result", RESULT, 1, BOTH}, {"env", ENV, 1, BOTH}, {"e", E, 1, BOTH}, {"policy", POLICY, 1, RUN}, {"p", POLICY, 1, RUN},
 };
 
 static int digits(const char **p, int most, int64_t *n)
@@ -74,6 +76,9 @@ static int set(struct fx_request *q, unsigned *given, enum option is, const char
 	case RESULT:
 		q->result = value;
 		return *value ? 0 : -1;
+	case POLICY:
+		q->policy = value;
+		return *value ? 0 : -1;
 	case ENV:
 	case E:
 		if (q->n_env == MAX_ENV || !(q->env[q->n_env] = variable(value, env)))
@@ -85,12 +90,12 @@ static int set(struct fx_request *q, unsigned *given, enum option is, const char
 }
 
 // take reads one option. It gives what comes behind it, or NULL.
-static char **take(struct fx_request *q, unsigned *given, char **arg, char *const *env)
+static char **take(struct fx_request *q, enum command of, unsigned *given, char **arg, char *const *env)
 {
 	const char *name = arg[0] + 1 + (arg[0][1] == '-'), *value = strchr(name, '=');
 	size_t n = value ? (size_t)(value - name) : strlen(name);
 	for (size_t i = 0; i < sizeof options / sizeof *options; i++) {
-		if (strlen(options[i].name) != n || strncmp(options[i].name, name, n) != 0)
+		if (!(options[i].of & of) || strlen(options[i].name) != n || strncmp(options[i].name, name, n) != 0)
 			continue;
 		if (!options[i].takes)
 			return value || set(q, given, options[i].is, "", env) < 0 ? NULL : arg + 1;
@@ -102,18 +107,9 @@ static char **take(struct fx_request *q, unsigned *given, char **arg, char *cons
 
 static int is_option(const char *arg) { return arg && arg[0] == '-' && arg[1] && strcmp(arg, "--") != 0; }
 
-int fx_read_request(struct fx_request *q, char **args, char *const *env)
+// program reads what follows the options.
+static int program(struct fx_request *q, char **args)
 {
-	unsigned before = 0, after = 0;
-	memset(q, 0, sizeof *q);
-	q->env = calloc(MAX_ENV, sizeof *q->env);
-	while (q->env && args && is_option(*args))
-		args = take(q, &before, args, env);
-	if (!q->env || !args || !*args || strcmp(*args, "--") == 0)
-		return -1;
-	q->id = *args++;
-	while (!before && args && is_option(*args))
-		args = take(q, &after, args, env);
 	if (!args || !*args || is_option(*args))
 		return -1;
 	args += strcmp(*args, "--") == 0;
@@ -122,4 +118,30 @@ int fx_read_request(struct fx_request *q, char **args, char *const *env)
 		if (!args[1] && strcmp(*args, "--generate-bash-completion") == 0)
 			return -1;
 	return q->argv[0] ? 0 : -1;
+}
+
+int fx_read_request(struct fx_request *q, char **args, char *const *env)
+{
+	unsigned before = 0, after = 0;
+	memset(q, 0, sizeof *q);
+	q->env = calloc(MAX_ENV, sizeof *q->env);
+	while (q->env && args && is_option(*args))
+		args = take(q, EXEC, &before, args, env);
+	if (!q->env || !args || !*args || strcmp(*args, "--") == 0)
+		return -1;
+	q->id = *args++;
+	while (!before && args && is_option(*args))
+		args = take(q, EXEC, &after, args, env);
+	return program(q, args);
+}
+
+int fx_read_run(struct fx_request *q, char **args, char *const *env)
+{
+	unsigned given = 0;
+	memset(q, 0, sizeof *q);
+	q->env = calloc(MAX_ENV, sizeof *q->env);
+	while (q->env && args && is_option(*args))
+		args = take(q, RUN, &given, args, env);
+	q->input = !q->json;
+	return q->env ? program(q, args) : -1;
 }

@@ -42,8 +42,8 @@ const seals = unix.F_SEAL_SEAL | unix.F_SEAL_SHRINK | unix.F_SEAL_GROW | unix.F_
 // ErrNotSealed is a process 1 that has no such memfd, or one of another sandbox.
 var ErrNotSealed = errors.New("process 1 does not hold the sandbox's state")
 
-// NewSealed makes the empty memfd, for process 1 to get at its start.
-func NewSealed() (*os.File, error) {
+// File writes it into a sealed memfd, for process 1 to hold.
+func (s *Sealed) File() (*os.File, error) {
 	fd, err := unix.MemfdCreate("sandboxrun-state", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING|unix.MFD_NOEXEC_SEAL)
 	if err == unix.EINVAL { // before Linux 6.3 the last flag is unknown
 		fd, err = unix.MemfdCreate("sandboxrun-state", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
@@ -51,11 +51,15 @@ func NewSealed() (*os.File, error) {
 	if err != nil {
 		return nil, fmt.Errorf("memfd_create: %w", err)
 	}
-	return os.NewFile(uintptr(fd), "state"), nil
+	f := os.NewFile(uintptr(fd), "state")
+	if err := s.write(f); err != nil {
+		f.Close()
+		return nil, err
+	}
+	return f, nil
 }
 
-// Write fills the memfd and seals it.
-func (s *Sealed) Write(f *os.File) error {
+func (s *Sealed) write(f *os.File) error {
 	var b writer
 	b.numbers(C.FX_SEALED_MAGIC, s.StoreDev, s.StoreIno)
 	b.texts(s.ID, string(s.Launch), string(s.Filter), string(s.Asking), string(s.State), s.Record)

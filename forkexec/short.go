@@ -98,6 +98,25 @@ func TakeShort() (*Short, error) {
 	return s, err
 }
 
+// Claim is a sandbox that a pool has given to this process before Go started.
+type Claim struct {
+	ID    string
+	Dir   string   // that its program starts in; empty: the policy's
+	Pool  *os.File // the connection to the pool
+	Ended bool     // it has been removed
+}
+
+// TakeClaim gives it, if there is one. It gives it once.
+func TakeClaim() *Claim {
+	c := &C.fx_claim
+	if c.fd < 0 {
+		return nil
+	}
+	claim := &Claim{ID: C.GoString(&c.id[0]), Dir: C.GoString(c.dir), Pool: os.NewFile(uintptr(c.fd), "pool"), Ended: c.ended != 0}
+	c.fd = -1
+	return claim
+}
+
 func failedBy(errno C.int) error {
 	if errno == 0 {
 		return nil

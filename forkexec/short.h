@@ -8,6 +8,7 @@
 // What the command line asks for.
 struct fx_request {
 	const char *id, *cwd, *result;  // NULL: not given
+	const char *policy;             // of a run
 	char *const *argv;              // of the program
 	const char **env;               // NAME=VALUE
 	size_t n_env;
@@ -17,6 +18,18 @@ struct fx_request {
 
 // fx_read_request reads what follows `exec`. It fails where anything is not quite plain: then Go reads it, and says so.
 int fx_read_request(struct fx_request *q, char **args, char *const *env);
+
+// fx_read_run is the same for what follows `run`. It gives no id.
+int fx_read_run(struct fx_request *q, char **args, char *const *env);
+
+// fx_claim_sandbox claims a sandbox of the pool that the environment names, for one run. It fails where there is none.
+int fx_claim_sandbox(struct fx_request *q, char *const *env);
+
+// fx_end_claim has the pool remove it.
+int fx_end_claim(void);
+
+// fx_pool_dir opens the directory in which that pool listens.
+int fx_pool_dir(char *const *env);
 
 // What a sandbox says of its execs, besides how they are started: Answer in launch.go.
 struct fx_text { const char *p; size_t n; };

@@ -9,14 +9,16 @@
 //
 // Roles, by the first letter of argv[1]:
 //   p  pause: process 1 of a sandbox. fd 3 is the stub itself, fd 4 the sandbox's lock file, which stays locked while
-//      this process lives, fd 5 a pipe from the creator: one byte means that the sandbox is complete, end of file that
-//      the creator died first. It is closed then, which tells the creator that this process no longer depends on it. fd 6 is a
-//      memfd that holds the sandbox's state (sealed.go). fd 7, if open, is a pidfd of the owner. The rest is closed.
+//      this process lives, fd 5 a socket to the creator. With each byte that comes from it come descriptors: fd 6, a memfd that holds
+//      the sandbox's state (sealed.go), and fd 7, if there is an owner, a pidfd of it. FX_COMPLETE means that the sandbox is complete,
+//      any other byte that it is kept ready for whoever will own it, end of file that the creator died first. When it is complete the
+//      socket is closed, which tells the creator that this process no longer depends on it. The rest is closed.
 //   r  reaper: process 1 of an exec. Its first child is the program. fd 0, if open, is a pidfd of whoever waits for the
 //      result, fd 1 the pipe to which the result goes. Its end ends every process of the exec. SIGTERM makes it kill
 //      them all, and report what they have used.
 #include <signal.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <poll.h>
@@ -124,6 +126,31 @@ INLINE int stub_loop(long owner, long sigfd, int main)
 
 INLINE int stub_is_open(int fd) { return SYS(SYS_fcntl, fd, 1 /* F_GETFD */, 0, 0) >= 0; }
 
+// Waits until the creator says that the sandbox is complete.
+INLINE int stub_await(void)
+{
+	for (;;) {
+		char word = 0;
+		long control[(sizeof(struct cmsghdr) + 2 * sizeof(int)) / sizeof(long) + 1];
+		struct iovec part = {&word, 1};
+		struct msghdr m;
+		m.msg_name = 0, m.msg_namelen = 0, m.msg_iov = &part, m.msg_iovlen = 1, m.msg_flags = 0;
+		m.msg_control = control, m.msg_controllen = sizeof control;
+		long n = SYS(SYS_recvmsg, 5, &m, 0, 0);
+		if (n == -4 /* EINTR */)
+			continue;
+		if (n != 1)
+			return 0;
+		struct cmsghdr *c = (struct cmsghdr *)control;
+		unsigned long size = m.msg_controllen >= sizeof *c ? c->cmsg_len - sizeof *c : 0;
+		for (unsigned long i = 0; i < size / sizeof(int); i++) // they have come below 3, where nothing is open
+			SYS(SYS_dup3, ((int *)(c + 1))[i], FX_SEALED_FD + (long)i, 0, 0);
+		SYS(SYS_close_range, 0, 3, 0, 0);
+		if (word == FX_COMPLETE)
+			return 1;
+	}
+}
+
 INLINE int stub_main(long *sp)
 {
 	char **argv = (char **)(sp + 1);
@@ -134,12 +161,9 @@ INLINE int stub_main(long *sp)
 	SYS(SYS_prctl, 15 /* PR_SET_NAME */, name, 0, 0);
 	SYS(SYS_rt_sigprocmask, SIG_SETMASK, &all, 0, 8);
 	if (pause) {
-		char ready = 0;
-		SYS(SYS_prctl, 1 /* PR_SET_PDEATHSIG */, 0, 0, 0); // see container/init.go
+		SYS(SYS_prctl, 1 /* PR_SET_PDEATHSIG */, 0, 0, 0); // see init.c
 		SYS(SYS_close_range, 0, 3, 0, 0);
-		while (SYS(SYS_read, 5, &ready, 1, 0) == -4 /* EINTR */)
-			;
-		if (ready != 1)
+		if (!stub_await())
 			return 1;
 		SYS(SYS_close, 5, 0, 0, 0);
 		SYS(SYS_close_range, 8, ~0u, 0, 0);

@@ -81,3 +81,32 @@ func makeStub() (*os.File, error) {
 	}
 	return f, nil
 }
+
+// What process 1 of a sandbox is told by its creator; see stub.c.
+const (
+	Ready    = C.FX_READY    // it is kept until somebody wants it
+	Complete = C.FX_COMPLETE // it belongs to its owner
+)
+
+// CreatorSocket makes the socket between process 1 and its creator.
+func CreatorSocket() (ours, theirs *os.File, err error) {
+	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return nil, nil, fmt.Errorf("socketpair: %w", err)
+	}
+	return os.NewFile(uintptr(fds[0]), "creator"), os.NewFile(uintptr(fds[1]), "process 1"), nil
+}
+
+// TellProcess1 sends process 1 a word, what it is to hold of its sandbox, and its owner's pidfd unless that is nil.
+func TellProcess1(socket *os.File, word byte, sealed, owner *os.File) error {
+	fds := []int{int(sealed.Fd())}
+	if owner != nil {
+		fds = append(fds, int(owner.Fd()))
+	}
+	for {
+		err := unix.Sendmsg(int(socket.Fd()), []byte{word}, unix.UnixRights(fds...), nil, unix.MSG_NOSIGNAL)
+		if err != unix.EINTR {
+			return err
+		}
+	}
+}

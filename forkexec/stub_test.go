@@ -4,8 +4,10 @@ import (
 	"bytes"
 	"debug/elf"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"testing"
 	"time"
 
@@ -13,13 +15,13 @@ import (
 )
 
 // startPause starts the stub as process 1 of a sandbox would be, less the namespace.
-func startPause(t *testing.T, owner *os.File) (cmd *exec.Cmd, release *os.File) {
+func startPause(t *testing.T) (cmd *exec.Cmd, release *os.File) {
 	t.Helper()
 	stub, err := Stub()
 	if err != nil {
 		t.Fatal(err)
 	}
-	ready, release, err := os.Pipe()
+	release, ready, err := CreatorSocket()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -28,10 +30,7 @@ func startPause(t *testing.T, owner *os.File) (cmd *exec.Cmd, release *os.File) 
 		t.Fatal(err)
 	}
 	cmd = exec.Command("/proc/self/fd/3", "pause")
-	cmd.ExtraFiles = []*os.File{stub, lock, ready, lock} // the last in place of the sealed state
-	if owner != nil {
-		cmd.ExtraFiles = append(cmd.ExtraFiles, owner)
-	}
+	cmd.ExtraFiles = []*os.File{stub, lock, ready}
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -39,6 +38,41 @@ func startPause(t *testing.T, owner *os.File) (cmd *exec.Cmd, release *os.File) 
 	lock.Close()
 	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait(); release.Close() })
 	return cmd, release
+}
+
+// tell tells it something, and waits until it holds the text.
+func tell(t *testing.T, cmd *exec.Cmd, release *os.File, word byte, text string, owner *os.File) {
+	t.Helper()
+	name := filepath.Join(t.TempDir(), "sealed")
+	if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	f, err := os.Open(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if err := TellProcess1(release, word, f, owner); err != nil {
+		t.Fatal(err)
+	}
+	held := fmt.Sprintf("/proc/%d/fd/%d", cmd.Process.Pid, SealedFD)
+	for end := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
+		if data, _ := os.ReadFile(held); string(data) == text {
+			return
+		}
+		if time.Now().After(end) {
+			t.Fatal("it does not hold what it was given")
+		}
+	}
+}
+
+// waitClosed waits until it has closed its end of the socket.
+func waitClosed(t *testing.T, release *os.File) {
+	t.Helper()
+	fds := []unix.PollFd{{Fd: int32(release.Fd())}}
+	if n, err := unix.Poll(fds, 10_000); n != 1 || err != nil {
+		t.Fatal("it still has its creator's socket", err)
+	}
 }
 
 func waitFor(t *testing.T, cmd *exec.Cmd) int {
@@ -78,8 +112,17 @@ func TestStubIsSealed(t *testing.T) {
 }
 
 func TestPauseEndsWithItsCreator(t *testing.T) {
-	cmd, release := startPause(t, nil)
+	cmd, release := startPause(t)
 	release.Close() // without a byte: the creator has died
+	if code := waitFor(t, cmd); code != 1 {
+		t.Errorf("exit status %d", code)
+	}
+}
+
+func TestPauseKeptReadyEndsWithItsCreator(t *testing.T) {
+	cmd, release := startPause(t)
+	tell(t, cmd, release, Ready, "a", nil)
+	release.Close()
 	if code := waitFor(t, cmd); code != 1 {
 		t.Errorf("exit status %d", code)
 	}
@@ -96,10 +139,10 @@ func TestPauseEndsWithItsOwner(t *testing.T) {
 	}
 	pidfd := os.NewFile(uintptr(fd), "owner")
 	defer pidfd.Close()
-	cmd, release := startPause(t, pidfd)
-	if _, err := release.Write([]byte{1}); err != nil {
-		t.Fatal(err)
-	}
+	cmd, release := startPause(t)
+	tell(t, cmd, release, Ready, "a", nil)
+	tell(t, cmd, release, Complete, "b", pidfd)
+	waitClosed(t, release)
 	time.Sleep(100 * time.Millisecond)
 	if err := cmd.Process.Signal(unix.Signal(0)); err != nil {
 		t.Fatal("it ended before its owner")
@@ -119,10 +162,8 @@ func TestPauseEndsWithItsOwner(t *testing.T) {
 }
 
 func TestPauseWithoutOwnerStays(t *testing.T) {
-	cmd, release := startPause(t, nil)
-	if _, err := release.Write([]byte{1}); err != nil {
-		t.Fatal(err)
-	}
+	cmd, release := startPause(t)
+	tell(t, cmd, release, Complete, "a", nil)
 	release.Close()
 	time.Sleep(100 * time.Millisecond)
 	if err := cmd.Process.Signal(unix.Signal(0)); err != nil {

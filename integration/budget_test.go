@@ -32,22 +32,24 @@ func TestBudget(t *testing.T) {
 	flavours(t, func(b *box) {
 		who := min(os.Getuid(), 1)
 		ws := b.mkdir("ws")
-		trace := func(args ...string) (processes, calls int) {
-			b.t.Helper()
-			file := filepath.Join(b.mkdir("trace"), "calls")
-			b.call(call{dir: ws, wrap: []string{"/usr/bin/strace", "-f", "-qq", "-o", file}}, args...).exits(0)
-			text, err := os.ReadFile(file)
-			if err != nil {
-				b.t.Fatal(err)
-			}
-			return countCalls(string(text))
-		}
 		owner := fmt.Sprint("--owner=", os.Getpid())
 		base := object{"base": "none", "read": []string{"/usr", "/bin", "/lib", "/lib64"}, "missing": "skip"} // "system" has what is installed here
 		// Without limits nothing samples, which happens as often as there is time.
 		b.call(call{dir: ws}, "create", owner, "--policy", b.policy(object{"version": 1, "files": base}), "box").exits(0)
 		if n := b.mountsOf("box"); n > mostMounts {
 			b.t.Errorf("process 1 has %d mounts; the budget has %d", n, mostMounts)
+		}
+		pooled := b.policy(object{"version": 1, "extends": "default", "files": base})
+		pool := b.pool(call{}, "--policy", pooled, "--size", "4")
+		trace := func(args ...string) (processes, calls int) {
+			b.t.Helper()
+			file := filepath.Join(b.mkdir("trace"), "calls")
+			b.call(call{dir: ws, env: []string{"SANDBOXRUN_POOL=" + pool.name}, wrap: []string{"/usr/bin/strace", "-f", "-qq", "-o", file}}, args...).exits(0)
+			text, err := os.ReadFile(file)
+			if err != nil {
+				b.t.Fatal(err)
+			}
+			return countCalls(string(text))
 		}
 		for _, c := range []struct {
 			args             []string
@@ -57,6 +59,8 @@ func TestBudget(t *testing.T) {
 			{[]string{"run", "--policy", b.policy(object{"version": 1, "extends": "default", "files": base}), "--", "/bin/true"}, [2]int{20, 23}, [2]int{2_100, 2_000}, 2},
 			{[]string{"exec", "box", "--", "/bin/true"}, [2]int{5, 5}, [2]int{240, 240}, 2},
 			{[]string{"exec", "--json", "box", "--", "/bin/true"}, [2]int{5, 5}, [2]int{260, 260}, 2},
+			{[]string{"run", "--policy", pooled, "--", "/bin/true"}, [2]int{5, 5}, [2]int{280, 280}, 2},
+			{[]string{"create", "--policy", pooled, owner, "from-pool"}, [2]int{1, 1}, [2]int{160, 160}, 0},
 			{[]string{"delete", "box"}, [2]int{1, 1}, [2]int{160, 160}, 0},
 		} {
 			processes, calls := trace(c.args...)

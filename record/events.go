@@ -56,6 +56,12 @@ type Session struct {
 	Limits       []Limit           `json:"limits"`
 	Weaker       []Weakness        `json:"weaker"` // protections that are weaker than the policy asks for
 	Versions     map[string]string `json:"versions"`
+	Pool         *Pool             `json:"pool,omitempty"` // where it was made before it was asked for
+}
+
+// Pool says when a sandbox that came from a pool was made. The record begins when it was claimed.
+type Pool struct {
+	Built time.Time `json:"built"` // when its checks had been made
 }
 
 // Mount is one mount of the view.

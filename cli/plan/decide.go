@@ -23,7 +23,9 @@ type Decision struct {
 }
 
 // Decide reads a policy and resolves it on this machine.
-func Decide(p *caller.Caller, from Source) (d Decision, err error) {
+func Decide(p *caller.Caller, from Source) (Decision, error) { return decide(p, from, container.Probe) }
+
+func decide(p *caller.Caller, from Source, probe func(policy.Limits) (*spec.Host, error)) (d Decision, err error) {
 	if d.Policy, err = Load(p, from); err != nil {
 		return d, err
 	}
@@ -40,7 +42,7 @@ func Decide(p *caller.Caller, from Source) (d Decision, err error) {
 			return d, err
 		}
 	}
-	if d.Host, err = container.Probe(d.Policy.Limits); err != nil {
+	if d.Host, err = probe(d.Policy.Limits); err != nil {
 		return d, err
 	}
 	t := from.Trust

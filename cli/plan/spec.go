@@ -11,7 +11,7 @@ import (
 
 	"github.com/sandboxrun/sandboxrun/cli/caller"
 	"github.com/sandboxrun/sandboxrun/cli/flags"
-	"github.com/sandboxrun/sandboxrun/container"
+	"github.com/sandboxrun/sandboxrun/container/bundle"
 	"github.com/sandboxrun/sandboxrun/fault"
 )
 
@@ -77,5 +77,5 @@ func printSpec(p *caller.Caller, c *cli.Context) error {
 		return fmt.Errorf("make bundle: %w", err)
 	}
 	defer root.Close()
-	return container.WriteBundle(root, plan, oci)
+	return bundle.Write(root, plan, oci)
 }

@@ -6,6 +6,7 @@ package run
 
 import (
 	"crypto/rand"
+	"errors"
 	"os"
 	"slices"
 	"strings"
@@ -17,6 +18,8 @@ import (
 	"github.com/sandboxrun/sandboxrun/cli/plan"
 	"github.com/sandboxrun/sandboxrun/container"
 	"github.com/sandboxrun/sandboxrun/container/owner"
+	"github.com/sandboxrun/sandboxrun/container/pool"
+	"github.com/sandboxrun/sandboxrun/forkexec"
 )
 
 // Commands are the commands of this package, for one caller, and what one run of them has read from the command line.
@@ -67,6 +70,11 @@ func (p *Commands) Run() *cli.Command {
 }
 
 func (p *Commands) run(c *cli.Context) error {
+	claim := forkexec.TakeClaim()
+	ended, err := p.takeEnded()
+	if err != nil {
+		return err
+	}
 	if err := p.wantResult(c); err != nil {
 		return err
 	}
@@ -75,6 +83,9 @@ func (p *Commands) run(c *cli.Context) error {
 	req, err := p.request(c, c.Args().Slice())
 	if err != nil {
 		return err
+	}
+	if ended != nil {
+		return errors.Join(p.conclude(ended, req), pool.End(claim))
 	}
 	req.View.Name = c.String("view")
 	if !p.jsonResult {
@@ -102,11 +113,11 @@ func (p *Commands) run(c *cli.Context) error {
 	trust := p.Trust(c)
 	trust.Record, trust.Output, trust.Key = o.Record, req.OutputDir, c.String("sign")
 	from := plan.Source{Name: c.String("policy"), Workspace: true, Grants: p.grants, Env: req.Env, Trust: trust, Keep: c.Bool("keep")}
-	sb, d, err := plan.NewSandbox(p.Caller, store, from, "run-"+strings.ToLower(rand.Text()), o)
+	sb, dir, err := p.sandbox(store, claim, from, o)
 	if err != nil {
 		return err
 	}
-	p.stay(d, sb, &req)
+	p.stay(sb, dir, &req)
 	err = p.execute(sb, req, signals)
 	if derr := sb.Delete(key); err == nil {
 		err = derr
@@ -114,15 +125,32 @@ func (p *Commands) run(c *cli.Context) error {
 	return err
 }
 
-// stay starts the program in the caller's directory, if the view has it.
-func (p *Commands) stay(d *plan.Decision, sb *container.Sandbox, req *container.Request) {
+// stay starts the program in a directory of the caller, if that is not empty and the view has it.
+func (p *Commands) stay(sb *container.Sandbox, dir string, req *container.Request) {
 	switch {
-	case req.Dir != "" || !d.StaysInPlace(p.Caller):
+	case req.Dir != "" || dir == "":
 	case req.Translate:
-		if _, _, ok := sb.Names().Inside(p.Cwd, container.ResolveSoFar); ok {
-			req.Dir = p.Cwd
+		if _, _, ok := sb.Names().Inside(dir, container.ResolveSoFar); ok {
+			req.Dir = dir
 		}
-	case sb.ShowsDir(p.Cwd):
-		req.Dir = p.Cwd
+	case sb.ShowsDir(dir):
+		req.Dir = dir
 	}
+}
+
+// sandbox makes or claims the sandbox of one run, and says which directory of the caller the program starts in, if the view has that.
+func (p *Commands) sandbox(store *container.Store, claim *forkexec.Claim, from plan.Source, o container.Options) (*container.Sandbox, string, error) {
+	if claim != nil {
+		sb, err := store.Open(claim.ID)
+		return sb, claim.Dir, err
+	}
+	id := "run-" + strings.ToLower(rand.Text())
+	if sb, dir := plan.FromPool(p.Caller, store, from, id, o); sb != nil {
+		return sb, dir, nil
+	}
+	sb, d, err := plan.NewSandbox(p.Caller, store, from, id, o)
+	if err == nil && d.StaysInPlace(p.Caller) {
+		return sb, p.Cwd, nil
+	}
+	return sb, "", err
 }

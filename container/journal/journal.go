@@ -56,7 +56,14 @@ type Creation struct {
 	Name   string       `json:"name,omitempty"`
 	Policy string       `json:"policy"`
 	Owner  *owner.Owner `json:"owner"`
+	Pool   *Pooled      `json:"pool,omitempty"`
 	Limits []spec.Limit `json:"limits,omitempty"`
+}
+
+// Pooled says of a sandbox that came from a pool when it was made.
+type Pooled struct {
+	Built   time.Time `json:"built"` // when its checks had been made
+	Claimed time.Time `json:"claimed"`
 }
 
 // ExecStart is what an event says of a program that was started.

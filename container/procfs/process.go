@@ -52,6 +52,21 @@ func Stat(pid int) ([]string, error) {
 // PidfdAlive says whether a process has not ended.
 func PidfdAlive(f *os.File) bool { return !PidfdWait(f, 0) }
 
+// PidfdAwait waits until a process has ended, without a thread of its own.
+func PidfdAwait(f *os.File) {
+	fd, err := unix.FcntlInt(f.Fd(), unix.F_DUPFD_CLOEXEC, 0)
+	if err == nil {
+		err = unix.SetNonblock(fd, true)
+		polled := os.NewFile(uintptr(fd), "pidfd")
+		defer polled.Close()
+		conn, cerr := polled.SyscallConn()
+		if err == nil && cerr == nil && conn.Read(func(uintptr) bool { return !PidfdAlive(f) }) == nil {
+			return
+		}
+	}
+	PidfdWait(f, -1)
+}
+
 // PidfdWait waits until a process has ended, for so many milliseconds at most (-1: for ever), and says whether it has.
 func PidfdWait(f *os.File, ms int) bool {
 	defer runtime.KeepAlive(f) // or it may be closed, and its number another file's, when a signal has interrupted poll

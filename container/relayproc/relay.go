@@ -202,11 +202,11 @@ func (r *Process) launch(sb Sandbox) error {
 }
 
 // Serve lets the relay begin, and waits until it has. What the checks have connected meanwhile is none of its business.
-func (r *Process) Serve(record *recording.Place) error {
+func (r *Process) Serve(id string, record *recording.Place) error {
 	if r == nil {
 		return nil
 	}
-	r.order.Record = record
+	r.order.Sandbox, r.order.Record = id, record
 	order, err := json.Marshal(&r.order)
 	if err != nil {
 		r.Abandon()

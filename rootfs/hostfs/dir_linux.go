@@ -15,10 +15,11 @@ const direntBytes = 8 << 10
 
 // List lists a directory with what its entries are: all, or the directories alone. It asks the kernel nothing more of a symbolic link.
 func (t Host) List(dir string, dirsOnly bool) ([]Listed, error) {
-	return ask(t.servers, dir, func() ([]Listed, error) { return list(dir, dirsOnly) })
+	t.note(askedContent, dir)
+	return ask(t.servers, dir, func() ([]Listed, error) { return list(dir, dirsOnly, t.note) })
 }
 
-func list(dir string, dirsOnly bool) ([]Listed, error) {
+func list(dir string, dirsOnly bool, note func(asked, string)) ([]Listed, error) {
 	fd, err := openDir(dir, syscall.O_NOFOLLOW)
 	if err != nil {
 		return nil, err
@@ -32,6 +33,7 @@ func list(dir string, dirsOnly bool) ([]Listed, error) {
 		info := Info{Mode: fs.ModeSymlink}
 		if kind != syscall.DT_LNK {
 			var err error
+			note(askedEntry, pathname.Join(dir, name))
 			if info, err = lstat(pathname.Join(dir, name)); err != nil {
 				return err
 			}
@@ -46,6 +48,7 @@ func list(dir string, dirsOnly bool) ([]Listed, error) {
 
 // Some gives at most so many names of a directory, sorted, without a look at the rest of it.
 func (t Host) Some(dir string, most int) ([]string, error) {
+	t.note(askedContent, dir)
 	return ask(t.servers, dir, func() ([]string, error) { return some(dir, most, syscall.O_NOFOLLOW) })
 }
 

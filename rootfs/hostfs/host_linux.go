@@ -17,6 +17,7 @@ const maxReadFile = 1 << 20
 type Host struct {
 	mounts  []Mount
 	servers *servers
+	trace   *Trace // nil: none
 }
 
 // OpenHost returns the machine's tree. Its mounts are those of the time of the call.
@@ -34,24 +35,54 @@ func OpenHost() (Host, error) {
 	return Host{mounts: mounts, servers: &servers{targets: remote, silent: map[string]bool{}}}, nil
 }
 
+// OpenTraced is OpenHost, with a trace of what the tree is asked.
+func OpenTraced() (Host, *Trace, error) {
+	trace := &Trace{facts: map[question]fact{}}
+	mounts, err := os.ReadFile(ownMountinfo)
+	if err != nil {
+		return Host{}, nil, fmt.Errorf("list host mounts: %w", err)
+	}
+	trace.mounts = string(mounts)
+	h, err := OpenHost()
+	h.trace = trace
+	return h, trace, err
+}
+
+// note has the trace remember what is at a path.
+func (t Host) note(how asked, p string) {
+	switch {
+	case t.trace == nil:
+	case t.servers.of(p) != "":
+		t.trace.mu.Lock()
+		t.trace.silent = true
+		t.trace.mu.Unlock()
+	default:
+		t.trace.note(how, p)
+	}
+}
+
 // Lstat implements Tree.
 func (t Host) Lstat(p string) (Info, error) {
+	t.note(askedStat, p)
 	return ask(t.servers, p, func() (Info, error) { return lstat(p) })
 }
 
 // Readlink implements Tree.
 func (t Host) Readlink(p string) (string, error) {
+	t.note(askedLink, p)
 	text, err := ask(t.servers, p, func() (string, error) { return os.Readlink(p) })
 	return text, treeError(err)
 }
 
 // ReadDir implements Tree. It follows a link at the end.
 func (t Host) ReadDir(p string) ([]string, error) {
+	t.note(askedBehind, p)
 	return ask(t.servers, p, func() ([]string, error) { return some(p, -1, 0) })
 }
 
 // ReadFile reads a regular file, and opens nothing else.
 func (t Host) ReadFile(p string) ([]byte, error) {
+	t.note(askedContent, p)
 	return ask(t.servers, p, func() ([]byte, error) { return readFile(p) })
 }
 

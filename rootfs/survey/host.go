@@ -12,7 +12,20 @@ func HostTree() (hostfs.Tree, error) {
 	if err != nil {
 		return nil, err
 	}
-	return surveyedHost{h, inBackground(func() []datum { return surveyData(h) })}, nil
+	return surveyedTree(h), nil
+}
+
+// TracedTree is HostTree, with a trace of what the tree is asked.
+func TracedTree() (hostfs.Tree, *hostfs.Trace, error) {
+	h, trace, err := hostfs.OpenTraced()
+	if err != nil {
+		return nil, nil, err
+	}
+	return surveyedTree(h), trace, nil
+}
+
+func surveyedTree(h hostfs.Host) hostfs.Tree {
+	return surveyedHost{h, inBackground(func() []datum { return surveyData(h) })}
 }
 
 type surveyedHost struct {

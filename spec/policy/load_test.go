@@ -116,7 +116,7 @@ func TestLoadEverything(t *testing.T) {
 		return fmt.Sprintf("task.toml:%d:%d: %s", line, column, key)
 	}
 	want := &Policy{
-		File: "task.toml", Digest: got.Digest, Sources: []string{"task.toml"}, Name: "task-17", Enforce: EnforceBestEffort,
+		File: "task.toml", Digest: got.Digest, Sources: []string{"task.toml"}, Expanded: []string{"DATA", "DATA"}, Name: "task-17", Enforce: EnforceBestEffort,
 		User: User{Kind: "number", ID: 1234, From: at(5, 8, "user")},
 		Files: rootfs.Policy{
 			Workspace: &rootfs.Workspace{

@@ -74,6 +74,9 @@ func (s *scope) expand(p string) (string, error) {
 
 // lookup returns a variable's value. An empty one would turn "$DIR/cache" into "/cache".
 func (s *scope) lookup(name string) (string, error) {
+	if s.policy != nil {
+		s.policy.Expanded = append(s.policy.Expanded, name)
+	}
 	switch v, ok := s.in.Env[name]; {
 	case !ok:
 		return "", fmt.Errorf("variable %q is not set", name)

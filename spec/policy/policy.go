@@ -27,6 +27,7 @@ type Policy struct {
 	Digest       string
 	Sources      []string // names of all files and presets: File first, then those that it extends
 	Paths        []string // absolute paths of the files among Sources
+	Expanded     []string // names of the variables that were expanded in it
 	Name         string
 	Enforce      string
 	User         User

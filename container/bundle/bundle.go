@@ -1,4 +1,6 @@
-package container
+// Package bundle writes a plan as a bundle for OCI runtimes, and what our own sandboxes share with such: the files that masks are binds of.
+// It imports of ours fault, rootfs and spec.
+package bundle
 
 import (
 	"encoding/json"
@@ -17,32 +19,32 @@ import (
 	"github.com/sandboxrun/sandboxrun/spec"
 )
 
-// WriteBundle fills the directory dir, which must be empty, with a bundle that any OCI runtime starts: config.json, the
+// Write fills the directory dir, which must be empty, with a bundle that any OCI runtime starts: config.json, the
 // sandbox's own root with its mount points, the masks and the generated files. oci is the plan's configuration, with the program.
-func WriteBundle(dir *os.Root, plan *spec.Plan, oci *specs.Spec) error {
+func Write(dir *os.Root, plan *spec.Plan, oci *specs.Spec) error {
 	for _, d := range []string{spec.RootDir, "masks", spec.GeneratedDir} {
 		if err := dir.Mkdir(d, 0o755); err != nil {
-			return bundleError(err)
+			return Error(err)
 		}
 	}
-	if err := writeMasks(dir); err != nil {
+	if err := WriteMasks(dir); err != nil {
 		return err
 	}
 	for _, e := range plan.View.Entries {
-		if err := writeEntry(dir, e); err != nil {
+		if err := WriteEntry(dir, e); err != nil {
 			return err
 		}
 	}
 	for _, e := range plan.View.Entries { // after what is made in a directory
 		if at := time.Unix(0, e.Modified); e.Modified != 0 {
 			if err := dir.Chtimes(filepath.Join(spec.RootDir, e.Path), at, at); err != nil {
-				return bundleError(err)
+				return Error(err)
 			}
 		}
 	}
 	for i, m := range plan.View.Mounts {
 		if m.Kind == rootfs.MountBind && m.Source == "" {
-			if err := writeNew(dir, spec.GeneratedFile(i), m.Content, 0o444); err != nil {
+			if err := WriteNew(dir, spec.GeneratedFile(i), m.Content, 0o444); err != nil {
 				return err
 			}
 		}
@@ -54,7 +56,7 @@ func WriteBundle(dir *os.Root, plan *spec.Plan, oci *specs.Spec) error {
 func writeConfig(dir *os.Root, s *specs.Spec) error {
 	path, err := filepath.Abs(dir.Name())
 	if err != nil {
-		return bundleError(err)
+		return Error(err)
 	}
 	oci := *s
 	oci.Mounts = slices.Clone(s.Mounts)
@@ -65,35 +67,38 @@ func writeConfig(dir *os.Root, s *specs.Spec) error {
 	}
 	data, err := json.MarshalIndent(&oci, "", "  ")
 	if err != nil {
-		return bundleError(err)
+		return Error(err)
 	}
-	return writeNew(dir, "config.json", string(data)+"\n", 0o644)
+	return WriteNew(dir, "config.json", string(data)+"\n", 0o644)
 }
 
-// writeMasks makes what masks are binds of. Nobody can open the first two: not by their mode, nor can anybody change that through
+// WriteMasks makes what masks are binds of. Nobody can open the first two: not by their mode, nor can anybody change that through
 // a read-only mount. Everybody can open the others.
-func writeMasks(dir *os.Root) error {
+func WriteMasks(dir *os.Root) error {
 	if err := dir.Mkdir(spec.MaskDir, 0o000); err != nil {
-		return bundleError(err)
+		return Error(err)
 	}
-	if err := writeNew(dir, spec.MaskFile, "", 0o000); err != nil {
+	if err := WriteNew(dir, spec.MaskFile, "", 0o000); err != nil {
 		return err
 	}
-	return writeEmpty(dir)
+	return WriteEmpty(dir)
 }
 
-func writeEmpty(dir *os.Root) error {
+// WriteEmpty makes those that everybody can open.
+func WriteEmpty(dir *os.Root) error {
 	if err := dir.Mkdir(spec.EmptyDir, 0o555); err != nil && !errors.Is(err, fs.ErrExist) {
-		return bundleError(err)
+		return Error(err)
 	}
-	return writeNew(dir, spec.EmptyFile, "", 0o444)
+	return WriteNew(dir, spec.EmptyFile, "", 0o444)
 }
 
-func bundleError(err error) error {
-	return fail(fault.StateUnusable, fault.DiskHint, "write bundle: %w", err)
+// Error is the error of what cannot be written.
+func Error(err error) error {
+	return fault.New(fault.StateUnusable, fault.DiskHint, "write bundle: %w", err)
 }
 
-func writeEntry(dir *os.Root, e rootfs.Entry) error {
+// WriteEntry makes one entry of the root.
+func WriteEntry(dir *os.Root, e rootfs.Entry) error {
 	path := filepath.Join(spec.RootDir, e.Path)
 	var err error
 	switch e.Kind {
@@ -102,21 +107,21 @@ func writeEntry(dir *os.Root, e rootfs.Entry) error {
 	case rootfs.EntrySymlink:
 		err = dir.Symlink(e.Content, path)
 	case rootfs.EntryFile:
-		return writeNew(dir, path, e.Content, e.Mode)
+		return WriteNew(dir, path, e.Content, e.Mode)
 	default:
 		err = fmt.Errorf("entry %q: unknown kind %q", e.Path, e.Kind)
 	}
 	if err != nil {
-		return bundleError(err)
+		return Error(err)
 	}
 	return nil
 }
 
-// writeNew makes a file. Its mode is set apart from its making: the caller's umask may be anything (opencontainers/runc#1359).
-func writeNew(dir *os.Root, path, content string, mode os.FileMode) error {
+// WriteNew makes a file. Its mode is set apart from its making: the caller's umask may be anything (opencontainers/runc#1359).
+func WriteNew(dir *os.Root, path, content string, mode os.FileMode) error {
 	f, err := dir.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 	if err != nil {
-		return bundleError(&os.PathError{Op: "write", Path: path, Err: fault.Cause(err)})
+		return Error(&os.PathError{Op: "write", Path: path, Err: fault.Cause(err)})
 	}
 	if _, err = f.WriteString(content); err == nil {
 		err = f.Chmod(mode)
@@ -125,7 +130,7 @@ func writeNew(dir *os.Root, path, content string, mode os.FileMode) error {
 		err = cerr
 	}
 	if err != nil {
-		return bundleError(&os.PathError{Op: "write", Path: path, Err: fault.Cause(err)})
+		return Error(&os.PathError{Op: "write", Path: path, Err: fault.Cause(err)})
 	}
 	return nil
 }

@@ -1,0 +1,110 @@
+package container
+
+import (
+	"crypto/rand"
+	"strings"
+	"time"
+
+	"github.com/sandboxrun/sandboxrun/container/diagnose"
+	"github.com/sandboxrun/sandboxrun/container/disk"
+	"github.com/sandboxrun/sandboxrun/container/journal"
+	"github.com/sandboxrun/sandboxrun/container/procfs"
+	"github.com/sandboxrun/sandboxrun/container/trust"
+	"github.com/sandboxrun/sandboxrun/forkexec"
+	"github.com/sandboxrun/sandboxrun/spec"
+)
+
+// Ready is a sandbox that is built and proven, that has no owner yet, and in which no program has run. It ends with this process.
+type Ready struct {
+	*making
+	Built time.Time // when its checks had been made
+}
+
+// Prepare builds a sandbox for HandOver. Whatever fails, nothing is left behind.
+func (s *Store) Prepare(plan *spec.Plan) (*Ready, error) {
+	writable, err := trust.KeptFrom(s.path, s.root, plan.View)
+	if err != nil {
+		return nil, err
+	}
+	name := readyPrefix + strings.ToLower(rand.Text())
+	lock, err := s.tryReserve(name)
+	if err != nil {
+		return nil, err
+	}
+	m := &making{Sandbox: planned(s, name, plan, nil, writable), plan: plan, lock: lock}
+	if err = m.build(); err == nil {
+		err = m.keepReady()
+	}
+	if err != nil {
+		m.discard()
+		return nil, diagnose.NoNextBest(err, plan.BestEffort)
+	}
+	return &Ready{m, time.Now()}, nil
+}
+
+// keepReady has process 1 hold what other launchers want to know of a sandbox: what it lets programs write.
+func (m *making) keepReady() error {
+	sealed := forkexec.Sealed{ID: m.state.ID, Policy: m.plan.PolicyPaths, Writable: m.writable}
+	var err error
+	if sealed.StoreDev, sealed.StoreIno, err = m.store.identity(); err != nil {
+		return err
+	}
+	f, err := sealed.File()
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	if m.short, err = m.shortLaunch(m.own); err != nil {
+		return err
+	}
+	return forkexec.TellProcess1(m.creator, forkexec.Ready, f, nil)
+}
+
+// Alive says whether its process 1 runs.
+func (r *Ready) Alive() bool { return procfs.PidfdAlive(r.init) }
+
+// Kept says whether HandOver has left it ready.
+func (r *Ready) Kept() bool { return strings.HasPrefix(r.state.ID, readyPrefix) }
+
+// Warnings are what its user is to be told.
+func (r *Ready) Warnings() []string { return r.state.Warnings }
+
+// Discard ends it.
+func (r *Ready) Discard() { r.discard() }
+
+// HandOver gives it an id and an owner: it is then as if Create had made it, and says when it was built. Where the id is in use it stays
+// ready. After any other error it is no more.
+func (r *Ready) HandOver(id string, o Options) (*Sandbox, error) {
+	if err := CheckID(id); err != nil {
+		return nil, err
+	}
+	of, err := openOwner(o.Owner)
+	if err != nil {
+		return nil, err
+	}
+	defer of.Close()
+	if err := r.store.moveReady(r.state.ID, id); err != nil {
+		return nil, err
+	}
+	st := r.state
+	r.short = renamed(r.short, st.ID, id)
+	st.ID, st.Owner, st.Pool = id, o.Owner, &journal.Pooled{Built: r.Built.UTC(), Claimed: time.Now().UTC()}
+	if st.Launch.Limits.Disk > 0 {
+		st.Launch.Held.Disk = disk.Measure(st.Launch.Held.Write) // what others have written since is not its own
+	}
+	if err := r.complete(of, o); err != nil {
+		r.discard()
+		return nil, err
+	}
+	r.release()
+	return r.Sandbox, nil
+}
+
+// AwaitEnd waits until the sandbox, whose process 1 is this process' child, has ended, and removes what its owner has left.
+func (sb *Sandbox) AwaitEnd() {
+	procfs.PidfdAwait(sb.init)
+	sb.end()
+	sb.store.awaitEnd(sb.state.ID)
+	_, _ = sb.store.sweep(sb.state.ID) // the next sweep tries again
+	sb.Close()
+}

@@ -1,0 +1,62 @@
+package pool
+
+import (
+	"os"
+	"time"
+
+	"github.com/sandboxrun/sandboxrun/container"
+	"github.com/sandboxrun/sandboxrun/rootfs/hostfs"
+	"github.com/sandboxrun/sandboxrun/spec"
+	"github.com/sandboxrun/sandboxrun/spec/policy"
+)
+
+// Decision is a plan, with what it was made from.
+type Decision struct {
+	Policy *policy.Policy
+	Host   *spec.Host
+	Plan   *spec.Plan
+	Trace  *hostfs.Trace // of what the plan depends on in the host's files
+	Env    map[string]string
+	// Trusted are the paths of what the command believes beside the policy: its state directory and the like.
+	Trusted []string
+}
+
+// settleWithin is how long a pool waits for files that are just being changed.
+const settleWithin = 2 * time.Second
+
+// decide makes a decision from files that have been as they are for a moment, so that the next change of them shows.
+func (p *Pool) decide() (*Decision, error) {
+	for end := time.Now().Add(settleWithin); ; time.Sleep(5 * time.Millisecond) {
+		begun := time.Now()
+		d, err := p.config.Decide()
+		if err != nil {
+			return nil, err
+		}
+		for _, path := range d.Policy.Paths {
+			d.Trace.Read(path)
+		}
+		for _, path := range d.Trusted {
+			d.Trace.Follow(path)
+		}
+		if self, err := os.Executable(); err == nil {
+			d.Trace.Follow(self)
+		}
+		if d.Trace.Settled(begun) || time.Now().After(end) {
+			return d, nil
+		}
+	}
+}
+
+// holds says whether the policy would be decided now, for a caller with these variables, as it was.
+func (d *Decision) holds(env map[string]string) bool {
+	for _, list := range []map[string]string{d.Env, env} {
+		for name := range list {
+			was, had := d.Env[name]
+			is, has := env[name]
+			if (was != is || had != has) && spec.DependsOn(d.Policy, name) {
+				return false
+			}
+		}
+	}
+	return container.ProbeCore() == d.Host.Core && d.Trace.Same()
+}

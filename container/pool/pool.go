@@ -1,0 +1,204 @@
+package pool
+
+import (
+	"sync"
+	"time"
+
+	"github.com/sandboxrun/sandboxrun/container"
+)
+
+// Config is what a pool is made with.
+type Config struct {
+	Store *container.Store
+	Size  int // how many sandboxes are kept ready
+	// Decide makes a plan from the policy and the machine as they are now.
+	Decide func() (*Decision, error)
+	// Policy is the policy's absolute path, or a preset's name; empty: the default policy with Dir as the workspace.
+	Policy, Dir string
+	Versions    map[string]string // see container.Options
+	// Trouble is told of a sandbox that cannot be made; then there is none until one is made.
+	Trouble func(error)
+}
+
+// Pool is a pool of this process.
+type Pool struct {
+	config Config
+	mu     sync.Mutex
+	ready  []*entry // the oldest first
+	busy   int      // claims whose programs run, or that are just being answered
+	closed bool
+	wanted chan struct{} // there is room for more
+	filled sync.WaitGroup
+}
+
+// entry is a sandbox that is ready, and why it is as it is.
+type entry struct {
+	*container.Ready
+	decided *Decision
+}
+
+// New fills a pool and keeps it full until Close. An error is that of the first sandbox that cannot be made.
+func New(c Config) (*Pool, error) {
+	p := &Pool{config: c, wanted: make(chan struct{}, 1)}
+	for range c.Size {
+		e, err := p.build()
+		if err != nil {
+			p.Close()
+			return nil, err
+		}
+		p.ready = append(p.ready, e)
+	}
+	p.filled.Go(p.refill)
+	return p, nil
+}
+
+func (p *Pool) build() (*entry, error) {
+	d, err := p.decide()
+	if err != nil {
+		return nil, err
+	}
+	r, err := p.config.Store.Prepare(d.Plan)
+	if err != nil {
+		return nil, err
+	}
+	return &entry{r, d}, nil
+}
+
+// again is how long a pool waits after a sandbox could not be made.
+const again = time.Second
+
+// refill builds what is missing, one after the other and, for as long as some are ready, when nobody waits for a program: who runs
+// programs needs the processors more.
+func (p *Pool) refill() {
+	for range p.wanted {
+		for p.lacks() {
+			for end := time.Now().Add(longestWait); p.shouldWait() && time.Now().Before(end); {
+				time.Sleep(time.Millisecond)
+			}
+			e, err := p.build()
+			if err != nil {
+				p.config.Trouble(err)
+				time.Sleep(again)
+				continue
+			}
+			p.mu.Lock()
+			if p.closed {
+				e.Discard()
+			} else {
+				p.ready = append(p.ready, e)
+			}
+			p.mu.Unlock()
+		}
+	}
+}
+
+// longestWait is how long programs that run can put a refill off.
+const longestWait = 50 * time.Millisecond
+
+func (p *Pool) shouldWait() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return !p.closed && p.busy > 0 && len(p.ready) > 0
+}
+
+// answering counts a claim, until the function that it returns is called.
+func (p *Pool) answering() func() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.busy++
+	return sync.OnceFunc(func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.busy--
+	})
+}
+
+func (p *Pool) lacks() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return !p.closed && len(p.ready) < p.config.Size
+}
+
+// pop takes the oldest.
+func (p *Pool) pop() *entry {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed || len(p.ready) == 0 {
+		return nil
+	}
+	e := p.ready[0]
+	p.ready = p.ready[1:]
+	return e
+}
+
+// putBack returns one that was not handed over.
+func (p *Pool) putBack(e *entry) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed {
+		e.Discard()
+		return
+	}
+	p.ready = append([]*entry{e}, p.ready...)
+}
+
+// more has what was taken replaced.
+func (p *Pool) more() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.closed {
+		select {
+		case p.wanted <- struct{}{}:
+		default: // it will be seen
+		}
+	}
+}
+
+// Ready says how many are ready.
+func (p *Pool) Ready() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return len(p.ready)
+}
+
+// take hands a sandbox over to who may have it: one that is as it would be if it were made now. What is not is removed.
+func (p *Pool) take(id string, o container.Options, fits func(*entry) bool) (*container.Sandbox, *Decision, error) {
+	defer p.more()
+	o.Versions = p.config.Versions
+	why := errNone
+	for e := p.pop(); e != nil; e = p.pop() {
+		if !e.Alive() || !fits(e) {
+			e.Discard()
+			why = errChanged
+			continue
+		}
+		sb, err := e.HandOver(id, o)
+		if err != nil && e.Kept() {
+			p.putBack(e)
+		}
+		return sb, e.decided, err
+	}
+	return nil, nil, why
+}
+
+// Take is for this process itself: it hands over a sandbox that is as it would be if it were made now. The error says why there is none.
+func (p *Pool) Take(id string, o container.Options) (*container.Sandbox, error) {
+	sb, _, err := p.take(id, o, func(e *entry) bool { return e.decided.holds(e.decided.Env) })
+	return sb, err
+}
+
+// Close ends all that are ready. What was handed over lives on.
+func (p *Pool) Close() {
+	p.mu.Lock()
+	list := p.ready
+	p.ready = nil
+	if !p.closed {
+		p.closed = true
+		close(p.wanted)
+	}
+	p.mu.Unlock()
+	p.filled.Wait()
+	for _, e := range list {
+		e.Discard()
+	}
+}

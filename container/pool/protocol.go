@@ -1,0 +1,61 @@
+package pool
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"strings"
+	"time"
+)
+
+// A message is a list of texts, each with a zero byte at its end. forkexec/pool.c writes and reads the same.
+//
+//	caller -> pool   kind, id, policy, owner's pid or empty, owner's start time, record directory, options
+//	pool -> caller   "ok", id, directory to start in or empty    | "no", why: the caller goes the ordinary way
+//	caller -> pool   "mine": from here on the sandbox is the caller's. Without this word the pool removes it again
+//	caller -> pool   "end", only if its kind is run: the pool removes the sandbox
+//	pool -> caller   "ok" when that is done
+const (
+	kindRun    = "run"
+	kindCreate = "create"
+	wordOK     = "ok"
+	wordNo     = "no"
+	wordMine   = "mine"
+	wordEnd    = "end"
+	// optionQuiet: the caller has no way to print warnings.
+	optionQuiet = "quiet"
+	// optionEnv: the program gets variables of its own, which the policy may depend on.
+	optionEnv = "env"
+
+	fields     = 7
+	maxMessage = 16 << 10 // bytes
+	socketName = "socket"
+	patience   = 10 * time.Second // for the other end
+)
+
+func send(c net.Conn, texts ...string) error {
+	message := strings.Join(texts, "\x00") + "\x00"
+	if len(message) > maxMessage {
+		return errors.New("the message is too long")
+	}
+	_, err := c.Write([]byte(message))
+	return err
+}
+
+func receive(c net.Conn) ([]string, error) {
+	buf := make([]byte, maxMessage+1)
+	n, err := c.Read(buf)
+	if err != nil {
+		return nil, err
+	}
+	if n == 0 || n > maxMessage || buf[n-1] != 0 {
+		return nil, errors.New("it is no message of a pool's")
+	}
+	return strings.Split(string(buf[:n-1]), "\x00"), nil
+}
+
+// address is the socket in a pool's directory, however long the path to that is.
+func address(dir *os.File) *net.UnixAddr {
+	return &net.UnixAddr{Net: "unixpacket", Name: fmt.Sprintf("/proc/self/fd/%d/%s", dir.Fd(), socketName)}
+}

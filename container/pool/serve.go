@@ -1,0 +1,207 @@
+package pool
+
+import (
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/sandboxrun/sandboxrun/container"
+	"github.com/sandboxrun/sandboxrun/container/owner"
+	"github.com/sandboxrun/sandboxrun/spec/policy"
+)
+
+var (
+	errNone    = errors.New("no sandbox is ready")
+	errChanged = errors.New("those that were ready would not be made so now")
+	errRequest = errors.New("it is no request to a pool")
+	errPolicy  = errors.New("the pool has another policy")
+)
+
+// refused is the answer of a pool that gives nothing.
+func refused(answer []string) error {
+	if len(answer) == 2 && answer[0] == wordNo {
+		return errors.New(answer[1])
+	}
+	return errors.New("the pool has ended")
+}
+
+// Listener is where a pool is asked.
+type Listener struct {
+	Name string // for Variable
+	dir  *os.File
+	at   *net.UnixListener
+	all  sync.WaitGroup
+}
+
+// Serve begins to answer the commands of the caller's that know the pool's name.
+func (p *Pool) Serve() (*Listener, error) {
+	l := &Listener{Name: strings.ToLower(rand.Text())}
+	var err error
+	if l.dir, err = p.config.Store.MakePoolDir(l.Name); err != nil {
+		return nil, err
+	}
+	if l.at, err = net.ListenUnix("unixpacket", address(l.dir)); err != nil {
+		l.dir.Close()
+		return nil, fmt.Errorf("listen for commands: %w", err)
+	}
+	l.at.SetUnlinkOnClose(false) // its name is that of a descriptor; the directory is swept
+	l.all.Go(func() {
+		for {
+			conn, err := l.at.AcceptUnix()
+			if errors.Is(err, net.ErrClosed) {
+				return
+			}
+			if err != nil {
+				time.Sleep(again) // there are too many open files
+				continue
+			}
+			go p.answer(conn)
+		}
+	})
+	return l, nil
+}
+
+// Close ends it. The directory goes with the next sweep.
+func (l *Listener) Close() {
+	l.at.Close()
+	l.all.Wait()
+	l.dir.Close()
+}
+
+// answer serves one connection.
+func (p *Pool) answer(conn *net.UnixConn) {
+	defer conn.Close()
+	if conn.SetDeadline(time.Now().Add(patience)) != nil {
+		return
+	}
+	request, err := receive(conn)
+	if err != nil {
+		return
+	}
+	done := p.answering()
+	defer done()
+	sb, dir, err := p.claim(conn, request)
+	if err != nil {
+		_ = send(conn, wordNo, err.Error()) // it finds out by the end of the connection
+		return
+	}
+	id := sb.State().ID
+	if err = send(conn, wordOK, id, dir); err == nil {
+		err = isMine(conn)
+	}
+	if err != nil { // its claimer has not got it
+		_ = sb.Delete(nil) // else it ends with its owner, and the next sweep tries again
+		return
+	}
+	if request[0] == kindRun && endsHere(conn) {
+		err = sb.Delete(nil)
+		_ = send(conn, answerTo(err)...)
+		return
+	}
+	done()
+	sb.AwaitEnd()
+}
+
+func answerTo(err error) []string {
+	if err != nil {
+		return []string{wordNo, err.Error()}
+	}
+	return []string{wordOK}
+}
+
+func isMine(conn net.Conn) error {
+	word, err := receive(conn)
+	if err == nil && !slices.Equal(word, []string{wordMine}) {
+		err = errRequest
+	}
+	return err
+}
+
+// endsHere waits for the claimer of a sandbox for one run, and says whether it wants it to be removed here.
+func endsHere(conn net.Conn) bool {
+	if conn.SetDeadline(time.Time{}) != nil {
+		return false
+	}
+	word, err := receive(conn)
+	return err == nil && slices.Equal(word, []string{wordEnd})
+}
+
+// claim finds out who asks, and hands a sandbox over.
+func (p *Pool) claim(conn *net.UnixConn, request []string) (*container.Sandbox, string, error) {
+	if len(request) != fields {
+		return nil, "", errRequest
+	}
+	kind, id, named, record, options := request[0], request[1], request[2], request[5], strings.Split(request[6], ",")
+	who, err := meet(conn)
+	if err != nil {
+		return nil, "", err
+	}
+	defer who.close()
+	if err := who.like(); err != nil {
+		return nil, "", err
+	}
+	if !p.meant(kind, named, who.cwd) {
+		return nil, "", errPolicy
+	}
+	o := container.Options{Record: record}
+	if o.Owner, err = ownerOf(kind, request[3], request[4], who.pid); err != nil {
+		return nil, "", err
+	}
+	sb, d, err := p.take(id, o, func(e *entry) bool {
+		d := e.decided
+		switch {
+		case slices.Contains(options, optionEnv) && (d.Policy.Network.EnvURLs || d.Plan.Relay != nil), slices.Contains(options, optionQuiet) && len(e.Warnings()) > 0:
+			return false
+		}
+		return d.Plan.Exec.CoreLimit() <= who.core && d.holds(who.env)
+	})
+	if err != nil {
+		return nil, "", err
+	}
+	dir := ""
+	if kind == kindRun && d.Policy.Files.Workdir.Path == "" && d.Policy.Files.Workspace == nil && sb.ShowsDir(who.cwd) {
+		dir = who.cwd
+	}
+	return sb, dir, nil
+}
+
+// ownerOf is the process that a sandbox is to end with: one that runs a single program, with that command.
+func ownerOf(kind, pid, start string, caller int) (*owner.Owner, error) {
+	if kind == kindRun {
+		return &owner.Owner{PID: caller}, nil
+	}
+	if pid == "" {
+		return nil, nil
+	}
+	n, err1 := strconv.Atoi(pid)
+	at, err2 := strconv.ParseUint(start, 10, 64)
+	if err1 != nil || err2 != nil {
+		return nil, errRequest
+	}
+	return &owner.Owner{PID: n, StartTime: at}, nil
+}
+
+// meant says whether a command line names the pool's policy.
+func (p *Pool) meant(kind, named, cwd string) bool {
+	switch _, preset := policy.Preset(named); {
+	case kind != kindRun && kind != kindCreate, named == "-":
+		return false
+	case named == "" && kind == kindCreate:
+		return p.config.Policy == "default" // preset, as create has it
+	case named == "":
+		return p.config.Policy == "" && kind == kindRun && cwd == p.config.Dir
+	case preset:
+		return named == p.config.Policy
+	case filepath.IsAbs(named):
+		return filepath.Clean(named) == p.config.Policy
+	}
+	return filepath.Join(cwd, named) == p.config.Policy
+}

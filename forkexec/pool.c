@@ -1,0 +1,88 @@
+// A sandbox of the pool that the command runs in, for `sandboxrun run`: container/pool/protocol.go says what is said. The pool decides
+// whether it may be given; whatever it does not answer with a sandbox is for Go.
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/random.h>
+#include <sys/socket.h>
+#include <sys/time.h>
+#include <sys/un.h>
+#include <unistd.h>
+#include "short.h"
+
+#define PATIENCE 10 // seconds, for the pool
+#define MESSAGE 16384
+
+struct fx_claim fx_claim = {.fd = -1};
+
+// new_id is "run-" and 128 random bits.
+static int new_id(char *to, size_t size)
+{
+	static const char letters[] = "abcdefghijklmnopqrstuvwxyz234567";
+	unsigned char random[26];
+	if (getrandom(random, sizeof random, 0) != sizeof random)
+		return -1;
+	int n = snprintf(to, size, "run-");
+	for (size_t i = 0; i < sizeof random; i++)
+		to[n++] = letters[random[i] & 31];
+	to[n] = 0;
+	return 0;
+}
+
+static int reach(char *const *env)
+{
+	struct sockaddr_un at = {.sun_family = AF_UNIX};
+	struct timeval wait = {.tv_sec = PATIENCE};
+	int dir = fx_pool_dir(env), fd = dir < 0 ? -1 : socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+	snprintf(at.sun_path, sizeof at.sun_path, "/proc/self/fd/%d/socket", dir);
+	if (fd >= 0 && (setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &wait, sizeof wait) < 0 || connect(fd, (struct sockaddr *)&at, sizeof at) < 0)) {
+		close(fd);
+		fd = -1;
+	}
+	close(dir);
+	return fd;
+}
+
+static size_t hear(int fd, char *answer)
+{
+	ssize_t n;
+	while ((n = recv(fd, answer, MESSAGE, 0)) < 0 && errno == EINTR)
+		;
+	return n > 0 && answer[n - 1] == 0 ? (size_t)n : 0;
+}
+
+static int say(int fd, const char *message, size_t n) { return send(fd, message, n, MSG_NOSIGNAL) == (ssize_t)n ? 0 : -1; }
+
+int fx_claim_sandbox(struct fx_request *q, char *const *env)
+{
+	static char message[MESSAGE], answer[MESSAGE];
+	struct fx_claim *c = &fx_claim;
+	if (new_id(c->id, sizeof c->id) < 0)
+		return -1;
+	int n = snprintf(message, sizeof message, "run%c%s%c%s%c%c%c%cquiet%s%c", 0, c->id, 0, q->policy ? q->policy : "", 0, 0, 0, 0, q->n_env ? ",env" : "", 0);
+	int fd = n < 0 || n >= MESSAGE ? -1 : reach(env);
+	if (fd < 0)
+		return -1;
+	size_t got = say(fd, message, (size_t)n) == 0 ? hear(fd, answer) : 0, ok = sizeof "ok", id = strlen(c->id) + 1;
+	if (got <= ok + id || memcmp(answer, "ok", ok) != 0 || memcmp(answer + ok, c->id, id) != 0 || say(fd, "mine", sizeof "mine") < 0) {
+		close(fd); // if there is one the pool takes it back
+		return -1;
+	}
+	c->fd = fd;
+	c->dir = answer + ok + id;
+	q->id = c->id;
+	q->cwd = *c->dir ? c->dir : NULL;
+	return 0;
+}
+
+int fx_end_claim(void)
+{
+	static char answer[MESSAGE];
+	struct fx_claim *c = &fx_claim;
+	if (c->fd < 0 || c->ended)
+		return 0;
+	c->ended = say(c->fd, "end", sizeof "end") == 0 && hear(c->fd, answer) > 0 && strcmp(answer, "ok") == 0;
+	return c->ended ? 0 : -1;
+}

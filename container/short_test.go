@@ -115,11 +115,13 @@ func TestEventTemplates(t *testing.T) {
 		values   map[string]string
 	}{
 		{
-			a.Started, journal.Event{Event: journal.Started, ExecStart: &journal.ExecStart{Command: "sh"}},
+			a.Started,
+			journal.Event{Event: journal.Started, ExecStart: &journal.ExecStart{Command: "sh"}},
 			map[string]string{forkexec.HoleCommand: "sh"},
 		},
 		{
-			a.Ended, journal.Event{Event: journal.Ended, ExecEnd: &journal.ExecEnd{
+			a.Ended,
+			journal.Event{Event: journal.Ended, ExecEnd: &journal.ExecEnd{
 				Outcome: result.Exited, Finding: &finding, ExitCode: 5, WallMS: 2.5, CPUMS: 1, MaxRSSBytes: 9,
 			}},
 			map[string]string{

@@ -186,8 +186,10 @@ func TestGuardSteps(t *testing.T) {
 				}
 				return r
 			}
-			for _, program := range []string{"x = 1\nprint(x)", "for i in range(50):\n    x = i\nprint(x)", "print(sum(i for i in range(50)))",
-				"import threading\nt = threading.Thread(target=lambda: [i for i in range(50)])\nt.start()\nt.join()\nprint(1)"} {
+			for _, program := range []string{
+				"x = 1\nprint(x)", "for i in range(50):\n    x = i\nprint(x)", "print(sum(i for i in range(50)))",
+				"import threading\nt = threading.Thread(target=lambda: [i for i in range(50)])\nt.start()\nt.join()\nprint(1)",
+			} {
 				all := steps(1_000_000, "-c", program)
 				n := int(all.Usage.Steps)
 				b.expect(all, result.Exited, "null", 0)
@@ -229,8 +231,16 @@ print(sys.argv, sys.orig_argv if hasattr(sys, "orig_argv") else "", sys.path, sy
 			b.mustDo(os.Chmod(b.path("read", name), 0o755))
 		}
 		ways := [][]string{
-			{"python3", script, "a", "-b"}, {"python3", "-c", look, "a"}, {"python3", "-I", "-S", script}, {"python3", "-m", "pack", "x"}, {"python3", "-"},
-			{"python3"}, {"python3", b.path("read/pack"), "y"}, {"/usr/bin/python3", "-X", "utf8", "-W", "error", "-u", script}, {b.path("read/run"), "z"}, {b.path("read/env"), "z"},
+			{"python3", script, "a", "-b"},
+			{"python3", "-c", look, "a"},
+			{"python3", "-I", "-S", script},
+			{"python3", "-m", "pack", "x"},
+			{"python3", "-"},
+			{"python3"},
+			{"python3", b.path("read/pack"), "y"},
+			{"/usr/bin/python3", "-X", "utf8", "-W", "error", "-u", script},
+			{b.path("read/run"), "z"},
+			{b.path("read/env"), "z"},
 		}
 		for _, args := range ways {
 			var got [2]*answer

@@ -164,7 +164,8 @@ func TestLoadEverything(t *testing.T) {
 			Wall: 90 * time.Second, Idle: 1500 * time.Millisecond, CPU: time.Minute, CPUs: 2, Memory: 512 << 20, Pids: 128,
 			File: 100, Disk: 1 << 40, Nofile: 1024, Output: 4096,
 		},
-		Processes: Processes{Native: true,
+		Processes: Processes{
+			Native:  true,
 			Execute: []rootfs.Grant{{Path: "/usr/bin/python3", From: at(67, 12, "processes.execute")}},
 			Guard:   "python", Steps: 1000,
 		},

@@ -25,7 +25,7 @@ const (
 )
 
 // rules has a rule for each key of the reference. A key without one is refused by a test, and so by nobody at run time: see TestEveryKeyHasARule.
-func rules() map[string]rule {
+func rules() map[string]rule { //nolint:funlen // a table
 	free := func(why string) rule { return rule{why: why} }
 	by := func(narrow func(n *narrowing, key string)) rule { return rule{narrow: narrow} }
 	list := map[string]rule{

@@ -12,6 +12,7 @@ import (
 	"github.com/sandboxrun/sandboxrun/container/disk"
 	"github.com/sandboxrun/sandboxrun/container/guard"
 	"github.com/sandboxrun/sandboxrun/container/hostfile"
+	"github.com/sandboxrun/sandboxrun/container/lookup"
 	"github.com/sandboxrun/sandboxrun/container/relayproc"
 	"github.com/sandboxrun/sandboxrun/container/result"
 	"github.com/sandboxrun/sandboxrun/container/sabotage"
@@ -138,18 +139,23 @@ func (sb *Sandbox) begin(req Request) (_ *Running, err error) {
 			r.board.Close()
 		}
 	}()
-	if err = r.shareBoard(&cmd); err != nil {
-		return nil, err
-	}
-	if err = r.carry(req, &cmd, in, x); err != nil {
-		return nil, err
-	}
-	defer cmd.Extra.Close()
-	r.detached = req.detached
-	if err = r.launch(req, &cmd); err != nil {
+	if err = r.equip(req, &cmd, in, x); err != nil {
 		return nil, err
 	}
 	return r, nil
+}
+
+// equip gives the program what it shares with its guard and what the exec carries, and starts it.
+func (r *Running) equip(req Request, cmd *forkexec.Command, in lookup.Root, x *spec.Extra) error {
+	if err := r.shareBoard(cmd); err != nil {
+		return err
+	}
+	if err := r.carry(req, cmd, in, x); err != nil {
+		return err
+	}
+	defer cmd.Extra.Close()
+	r.detached = req.detached
+	return r.launch(req, cmd)
 }
 
 // launch starts the program.

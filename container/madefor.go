@@ -96,6 +96,11 @@ func (m *Made) fill(base *os.File, p *policy.Policy, plan *spec.Plan) error {
 		on.Source = filepath.Join(m.record.Path, "workspace")
 		p.Files.Workspace = &on
 	}
+	return m.copies(base, p, plan, uid, gid)
+}
+
+// copies makes those of copied binds.
+func (m *Made) copies(base *os.File, p *policy.Policy, plan *spec.Plan, uid, gid int) error {
 	p.Files.Binds = slices.Clone(p.Files.Binds)
 	for i := range p.Files.Binds {
 		b := &p.Files.Binds[i]

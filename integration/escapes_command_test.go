@@ -14,7 +14,7 @@ import (
 func TestDoctorEscapes(t *testing.T) {
 	flavours(t, func(b *box) {
 		needProgram(b.t, "python3")
-		tmp, err := os.MkdirTemp("/tmp", "e") // the path of a socket has at most 107 bytes
+		tmp, err := os.MkdirTemp("/tmp", "e") //nolint:usetesting // the path of a socket has at most 107 bytes
 		b.mustDo(err)
 		b.t.Cleanup(func() { _ = os.RemoveAll(tmp) })
 		for name, c := range map[string]struct {

@@ -2,7 +2,6 @@ package integration
 
 import (
 	"encoding/json"
-	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -278,7 +277,7 @@ func TestGuardOfNothing(t *testing.T) {
 		b.run("run", "-p", p, "--", "python3", "-c", python).exits(0).prints("RAN")
 		r := b.outcome(call{}, p, "sh", "-c", "exit 0")
 		if r.Outcome != result.NotStarted || r.Error == nil || r.Error.Code != "guard_unsupported" {
-			b.t.Error(fmt.Sprintf("%+v", r))
+			b.t.Errorf("%+v", r)
 		}
 		memory := b.policy(object{"limits": object{"memory": "200M", "wall": "20s"}, "processes": object{"guard": "python"}})
 		b.expect(b.outcome(call{}, memory, "python3", "-c", "x = bytearray(1 << 30); x[::4096] = b'1' * (1 << 18)"), result.MemoryExceeded, result.FindingMemory, 137)

@@ -327,7 +327,9 @@ open("empty", "w").truncate(1 << 20); open("new\nline", "w").write("n"); open("-
 			}
 		}
 		b.mustDo(unix.Stat(b.path("copy/hard"), &st))
-		same(b.t, "names of a copy", uint64(1), uint64(st.Nlink))
+		if st.Nlink != 1 {
+			b.t.Errorf("a copy has %d names", st.Nlink)
+		}
 
 		b.run("export", "box", "r/sub", b.path("sub.tar")).exits(0)
 		b.run("export", "--cwd", "r", "box", "good", b.path("good.tar")).exits(0)

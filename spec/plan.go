@@ -60,7 +60,7 @@ type IDs struct {
 	GrantGIDs []specs.LinuxIDMapping `json:"grant_gids,omitempty"`
 }
 
-// OwnNetwork: the sandbox has a network namespace of its own.
+// OwnNetwork reports whether the sandbox has a network namespace of its own.
 func (p *Plan) OwnNetwork() bool { return p.Network != netpolicy.Host }
 
 // Search is a granted directory or file.

@@ -15,8 +15,10 @@ import (
 	"github.com/sandboxrun/sandboxrun/spec/policy"
 )
 
+// Hostname is that of every sandbox.
+const Hostname = "sandbox"
+
 const (
-	Hostname   = "sandbox" // of every sandbox
 	defaultEnv = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 	umask      = 0o022
 )
@@ -33,15 +35,9 @@ func Resolve(p *policy.Policy, h *Host) (*Plan, error) {
 	}
 	plan := &Plan{Files: p.Files, Name: p.Name, PolicyFile: p.File, PolicyDigest: p.Digest, PolicyPaths: p.Paths, Network: p.Network.Mode}
 	plan.BestEffort = p.Enforce == policy.EnforceBestEffort
-	home := "/home/" + ids.name
-	if ids.shownUID == 0 {
-		home = "/root"
-	}
-	if err := compileFiles(p, h, ids, home, plan); err != nil {
+	home, err := compileFiles(p, h, ids, plan)
+	if err != nil {
 		return nil, err
-	}
-	if _, err := plan.View.Lookup(h.Tree, home); err != nil {
-		home = "/tmp" // a grant takes the place of the home directory and does not have it
 	}
 	plan.Warnings = slices.Clone(plan.View.Skipped)
 	if ids, err = idmap(p, h, ids, plan); err != nil {
@@ -78,11 +74,15 @@ func Resolve(p *policy.Policy, h *Host) (*Plan, error) {
 	return plan, nil
 }
 
-// compileFiles compiles the view, and keeps what it was compiled from.
-func compileFiles(p *policy.Policy, h *Host, ids identity, home string, plan *Plan) error {
+// compileFiles compiles the view, keeps what it was compiled from, and says where the program's home is in it.
+func compileFiles(p *policy.Policy, h *Host, ids identity, plan *Plan) (home string, err error) {
+	home = "/home/" + ids.name
+	if ids.shownUID == 0 {
+		home = "/root"
+	}
 	guards, err := guarded(&p.Files, h)
 	if err != nil {
-		return err
+		return "", err
 	}
 	req := compile.Request{
 		Policy: p.Files, Tree: h.Tree, Hostname: Hostname, ResolvConf: resolvConf(&p.Network, h.Resolv),
@@ -92,8 +92,13 @@ func compileFiles(p *policy.Policy, h *Host, ids identity, home string, plan *Pl
 		},
 	}
 	plan.Kept = &Kept{req, connector(&p.Network, h.Self), p.Views}
-	plan.View, err = compileView(req, plan.Kept.Connector, h.Ground)
-	return err
+	if plan.View, err = compileView(req, plan.Kept.Connector, h.Ground); err != nil {
+		return "", err
+	}
+	if _, err := plan.View.Lookup(h.Tree, home); err != nil {
+		home = "/tmp" // a grant takes the place of the home directory and does not have it
+	}
+	return home, nil
 }
 
 // searched are the grants. The base is not searched, because its files belong to the system.

@@ -3,6 +3,7 @@ package bench
 import (
 	"encoding/json"
 	"encoding/xml"
+	"errors"
 	"io"
 	"strings"
 	"testing"
@@ -45,7 +46,7 @@ func TestReport(t *testing.T) {
 		t.Errorf("%v %+v", err, back)
 	}
 	for d := xml.NewDecoder(strings.NewReader(r.svg())); ; {
-		if _, err := d.Token(); err == io.EOF {
+		if _, err := d.Token(); errors.Is(err, io.EOF) {
 			break
 		} else if err != nil {
 			t.Fatal(err)

@@ -88,15 +88,7 @@ func (p *Commands) run(c *cli.Context) error {
 		return errors.Join(p.conclude(ended, req), pool.End(claim))
 	}
 	req.View.Name = c.String("view")
-	if !p.jsonResult {
-		req.Stdin = p.In
-		if caller.IsTerminal(p.In) && caller.IsTerminal(p.Out.File) {
-			req.Tty = caller.TerminalSize(p.In)
-		}
-	}
-	if req.Translate {
-		req.Dir = p.grants.TakeHostCwd()
-	}
+	p.attach(&req)
 	o := container.Options{Owner: &owner.Owner{PID: os.Getpid()}, Once: true}
 	if o.Record, err = p.HostDir(c, "record"); err != nil {
 		return err
@@ -123,6 +115,19 @@ func (p *Commands) run(c *cli.Context) error {
 		err = derr
 	}
 	return err
+}
+
+// attach gives the program the caller's input, terminal and directory, as far as they are asked for.
+func (p *Commands) attach(req *container.Request) {
+	if !p.jsonResult {
+		req.Stdin = p.In
+		if caller.IsTerminal(p.In) && caller.IsTerminal(p.Out.File) {
+			req.Tty = caller.TerminalSize(p.In)
+		}
+	}
+	if req.Translate {
+		req.Dir = p.grants.TakeHostCwd()
+	}
 }
 
 // stay starts the program in a directory of the caller, if that is not empty and the view has it.

@@ -30,17 +30,8 @@ func Write(dir *os.Root, plan *spec.Plan, oci *specs.Spec) error {
 	if err := WriteMasks(dir); err != nil {
 		return err
 	}
-	for _, e := range plan.View.Entries {
-		if err := WriteEntry(dir, e); err != nil {
-			return err
-		}
-	}
-	for _, e := range plan.View.Entries { // after what is made in a directory
-		if at := time.Unix(0, e.Modified); e.Modified != 0 {
-			if err := dir.Chtimes(filepath.Join(spec.RootDir, e.Path), at, at); err != nil {
-				return Error(err)
-			}
-		}
+	if err := writeEntries(dir, plan.View.Entries); err != nil {
+		return err
 	}
 	for i, m := range plan.View.Mounts {
 		if m.Kind == rootfs.MountBind && m.Source == "" {
@@ -50,6 +41,25 @@ func Write(dir *os.Root, plan *spec.Plan, oci *specs.Spec) error {
 		}
 	}
 	return writeConfig(dir, oci)
+}
+
+// writeEntries makes the root, and gives its files their times: after what is made in a directory.
+func writeEntries(dir *os.Root, entries []rootfs.Entry) error {
+	for _, e := range entries {
+		if err := WriteEntry(dir, e); err != nil {
+			return err
+		}
+	}
+	for _, e := range entries {
+		if e.Modified == 0 {
+			continue
+		}
+		at := time.Unix(0, e.Modified)
+		if err := dir.Chtimes(filepath.Join(spec.RootDir, e.Path), at, at); err != nil {
+			return Error(err)
+		}
+	}
+	return nil
 }
 
 // writeConfig writes config.json with absolute sources: runtimes take relative ones to be relative to different places.

@@ -13,6 +13,7 @@ import (
 	"bytes"
 	"embed"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -74,7 +75,7 @@ func New(g *spec.Guard) (*Board, error) {
 		return nil, fault.New(fault.GuardUnsupported, "name fewer interpreters", "processes.guard: the interpreters have too many directories of libraries")
 	}
 	fd, err := unix.MemfdCreate("sandboxrun-guard", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING|unix.MFD_NOEXEC_SEAL)
-	if err == unix.EINVAL { // before Linux 6.3
+	if errors.Is(err, unix.EINVAL) { // before Linux 6.3
 		fd, err = unix.MemfdCreate("sandboxrun-guard", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
 	}
 	if err != nil {

@@ -38,7 +38,7 @@ func Claim(s *container.Store, name string, w Want) (sb *container.Sandbox, star
 	if err != nil {
 		return nil, "", err
 	}
-	defer conn.Close()
+	defer func() { _ = conn.Close() }()
 	if err := conn.SetDeadline(time.Now().Add(patience)); err != nil {
 		return nil, "", err
 	}
@@ -72,7 +72,7 @@ func End(c *forkexec.Claim) error {
 	if err != nil {
 		return fmt.Errorf("remove sandbox %q: %w", c.ID, err)
 	}
-	defer conn.Close()
+	defer func() { _ = conn.Close() }()
 	if err := send(conn, wordEnd); err != nil {
 		return fmt.Errorf("remove sandbox %q: %w", c.ID, err)
 	}

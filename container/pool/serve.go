@@ -71,14 +71,14 @@ func (p *Pool) Serve() (*Listener, error) {
 
 // Close ends it. The directory goes with the next sweep.
 func (l *Listener) Close() {
-	l.at.Close()
+	_ = l.at.Close()
 	l.all.Wait()
 	l.dir.Close()
 }
 
 // answer serves one connection.
 func (p *Pool) answer(conn *net.UnixConn) {
-	defer conn.Close()
+	defer func() { _ = conn.Close() }()
 	if conn.SetDeadline(time.Now().Add(patience)) != nil {
 		return
 	}

@@ -51,6 +51,15 @@ func (x *Explainer) Nodes() []Node {
 		}
 		byPath[d.Inside] = Node{Path: d.Inside, Kind: rootfs.PlaceMask, Denied: true, Absent: true, Rule: r.key, From: r.from}
 	}
+	x.addHidden(byPath)
+	for _, p := range []string{"/proc", "/dev"} {
+		byPath[p] = Node{Path: p, Kind: rootfs.PlaceOwn, Dir: true, Rule: rootfs.FromDefault}
+	}
+	return nest(byPath)
+}
+
+// addHidden adds what base "host" hides.
+func (x *Explainer) addHidden(byPath map[string]Node) {
 	for _, h := range x.View.Hidden {
 		n, ok := byPath[h.Path]
 		switch m := x.seen.Mounts[h.Path]; {
@@ -61,10 +70,6 @@ func (x *Explainer) Nodes() []Node {
 			byPath[h.Path] = n
 		}
 	}
-	for _, p := range []string{"/proc", "/dev"} {
-		byPath[p] = Node{Path: p, Kind: rootfs.PlaceOwn, Dir: true, Rule: rootfs.FromDefault}
-	}
-	return nest(byPath)
 }
 
 // nest puts nodes in order and finds what is above each.

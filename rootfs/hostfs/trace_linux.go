@@ -74,7 +74,7 @@ func look(q question) fact {
 	}
 	f := fact{dev: st.Dev, ino: st.Ino, mode: st.Mode, uid: st.Uid, gid: st.Gid}
 	if st.Mode&syscall.S_IFMT != syscall.S_IFDIR {
-		f.nlink = uint64(st.Nlink) //nolint:unconvert // 32 bits wide on arm64
+		f.nlink = uint64(st.Nlink) // 32 bits wide on arm64
 	}
 	switch {
 	case q.how == askedContent || q.how == askedBehind:

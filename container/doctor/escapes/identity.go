@@ -1,7 +1,7 @@
 package escapes
 
 // identityAttacks are what the owner of the host's files could do to them through any mount, without a capability.
-func identityAttacks() []Attack { //nolint:funlen // a table
+func identityAttacks() []Attack {
 	return []Attack{
 		{Name: "change the mode of a device", RootOnly: true, Fails: "EPERM EROFS", Program: `
 for p in "/dev/null", "/dev/zero", "/dev/urandom":

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -56,8 +57,8 @@ func (s *Stage) Files() (workdir string, files map[string]any) {
 
 // Close ends what the stage has started. Its directory stays.
 func (s *Stage) Close() {
-	for i := len(s.ended) - 1; i >= 0; i-- {
-		s.ended[i]()
+	for _, end := range slices.Backward(s.ended) {
+		end()
 	}
 }
 

@@ -2,7 +2,7 @@ package escapes
 
 // supervisorAttacks want to keep the supervisor, process 1 of an exec, from running: then nothing would end the exec. Without
 // a sandbox they take another process of the same user.
-func supervisorAttacks() []Attack { //nolint:funlen // a table
+func supervisorAttacks() []Attack {
 	return []Attack{
 		{
 			Name: "lower the priority of a process of the launcher's", Args: []string{"$VICTIM"}, Inside: []string{"1"}, Fails: "EPERM",

@@ -220,7 +220,10 @@ func (n *session) create(_ context.Context, r *rpc.Request) (any, error) {
 	defer n.making.Unlock()
 	n.creating.Lock()
 	defer n.creating.Unlock()
-	from.Trust = trust.Known{State: n.state, Record: o.Record}
+	from.Trust, from.Ceiling = trust.Known{State: n.state, Record: o.Record}, n.ceiling
+	if err := n.take(); err != nil {
+		return nil, err
+	}
 	sb, d, err := plan.NewSandbox(p, n.store, from, q.ID, o)
 	if err != nil {
 		n.drop()

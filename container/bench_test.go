@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/sandboxrun/sandboxrun/container/check"
+	"github.com/sandboxrun/sandboxrun/container/machine"
 	"github.com/sandboxrun/sandboxrun/container/owner"
 	"github.com/sandboxrun/sandboxrun/spec"
 	"github.com/sandboxrun/sandboxrun/spec/policy"
@@ -25,7 +26,7 @@ func newSandbox(tb testing.TB) *Sandbox {
 
 func sandboxFor(tb testing.TB, p *policy.Policy) *Sandbox {
 	tb.Helper()
-	host, err := Probe(policy.Limits{})
+	host, err := machine.Probe(policy.Limits{})
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -97,7 +98,7 @@ func BenchmarkChecks(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	host, err := Probe(policy.Limits{})
+	host, err := machine.Probe(policy.Limits{})
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -47,7 +47,7 @@ func (r *Running) carry(req Request, cmd *forkexec.Command, in lookup.Root, x *s
 		return err
 	}
 	for _, m := range fresh {
-		if r.limits.watchMemory {
+		if r.limits.WatchMemory {
 			cmd.Limits.Tmpfs = append(slices.Clip(cmd.Limits.Tmpfs), m.Target)
 		}
 	}

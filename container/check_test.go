@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/sandboxrun/sandboxrun/container/check"
+	"github.com/sandboxrun/sandboxrun/container/machine"
 	"github.com/sandboxrun/sandboxrun/fault"
 	"github.com/sandboxrun/sandboxrun/forkexec"
 	"github.com/sandboxrun/sandboxrun/hooks"
@@ -112,7 +113,7 @@ func TestForwardedPorts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	host, err := Probe(policy.Limits{})
+	host, err := machine.Probe(policy.Limits{})
 	if err != nil {
 		t.Fatal(err)
 	}

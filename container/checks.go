@@ -7,6 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/sandboxrun/sandboxrun/container/check"
+	"github.com/sandboxrun/sandboxrun/container/enforce"
 	"github.com/sandboxrun/sandboxrun/container/procfs"
 	"github.com/sandboxrun/sandboxrun/container/sabotage"
 	"github.com/sandboxrun/sandboxrun/forkexec"
@@ -29,7 +30,7 @@ func (sb *Sandbox) checked(filter []unix.SockFilter) *check.Sandbox {
 		},
 		Environ: func(set map[string]string) []string { return sb.state.Launch.Environ(set, nil) },
 		Start: func(cmd *forkexec.Command, calls *forkexec.Calls) (time.Duration, error) {
-			if err := reachGroups(cmd.Limits.Groups); err != nil {
+			if err := enforce.Reach(cmd.Limits.Groups); err != nil {
 				return 0, sb.explain(err, Request{Args: []string{"check"}})
 			}
 			cpu, err := forkexec.Check(cmd, calls)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/sandboxrun/sandboxrun/container/deny"
 	"github.com/sandboxrun/sandboxrun/container/disk"
+	"github.com/sandboxrun/sandboxrun/container/enforce"
 	"github.com/sandboxrun/sandboxrun/container/guard"
 	"github.com/sandboxrun/sandboxrun/container/hostfile"
 	"github.com/sandboxrun/sandboxrun/container/lookup"
@@ -32,7 +33,7 @@ type Running struct {
 	process  *forkexec.Process
 	streams  *stream.Streams
 	started  time.Time
-	limits   effective
+	limits   enforce.Limits
 	reported []spec.Limit
 	disk     *disk.Watch
 	lookouts *deny.Found

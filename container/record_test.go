@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/sandboxrun/sandboxrun/container/machine"
 	"github.com/sandboxrun/sandboxrun/container/owner"
 	"github.com/sandboxrun/sandboxrun/container/recording"
 	"github.com/sandboxrun/sandboxrun/container/result"
@@ -29,7 +30,7 @@ func recorded(t *testing.T, keys string) (*Sandbox, string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	host, err := Probe(p.Limits)
+	host, err := machine.Probe(p.Limits)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -162,7 +163,7 @@ func TestRecordWhereNobodySeesIt(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	host, err := Probe(p.Limits)
+	host, err := machine.Probe(p.Limits)
 	if err != nil {
 		t.Fatal(err)
 	}

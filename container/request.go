@@ -10,6 +10,7 @@ import (
 	"github.com/sandboxrun/sandboxrun/container/stream"
 	"github.com/sandboxrun/sandboxrun/forkexec"
 	"github.com/sandboxrun/sandboxrun/record"
+	"github.com/sandboxrun/sandboxrun/spec/policy"
 )
 
 // This file has what a caller asks for: of a sandbox, of an exec, and what an exec brings and takes away.
@@ -74,6 +75,16 @@ type Carried struct {
 	View View
 	// KillOnOutput ends the exec when one of its streams is larger than limits.output.
 	KillOnOutput bool
+}
+
+// View is a view of the policy, by its name, and what is asked for besides.
+type View struct {
+	Name string
+	policy.View
+}
+
+func (v *View) empty() bool {
+	return v.Name == "" && len(v.Read)+len(v.Binds)+len(v.Deny) == 0
 }
 
 // Collect is a file, a directory or a pattern (path.Match in each part) below the working directory.

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/sandboxrun/sandboxrun/container/deny"
+	"github.com/sandboxrun/sandboxrun/container/enforce"
 	"github.com/sandboxrun/sandboxrun/container/hostfile"
 	"github.com/sandboxrun/sandboxrun/container/journal"
 	"github.com/sandboxrun/sandboxrun/container/relayproc"
@@ -72,7 +73,7 @@ func (sb *Sandbox) answer() (forkexec.Answer, error) {
 	l := &sb.state.Launch
 	fine, failed := "null", strconv.Quote(result.FindingFailed)
 	a := forkexec.Answer{
-		Fine: fine, Failed: failed, Output: keptOutput(l.Limits), CPUBackstop: backstop, Visible: sb.visible(),
+		Fine: fine, Failed: failed, Output: keptOutput(l.Limits), CPUBackstop: enforce.Backstop, Visible: sb.visible(),
 	}
 	if l.CPUFollowsWall {
 		a.CPUPerWall = int(spec.CPUTime(1))
@@ -140,7 +141,7 @@ func (sb *Sandbox) resultTemplate(merged, timeout bool) (string, error) {
 	var cmd forkexec.Command
 	limits := sb.effective(Request{})
 	if timeout {
-		limits.within(standsTime)
+		limits.Within(standsTime)
 	}
 	sb.limit(&cmd, limits, nil)
 	reported, err := sb.reported(&cmd, limits)

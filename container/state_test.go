@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/sandboxrun/sandboxrun/container/flock"
+	"github.com/sandboxrun/sandboxrun/container/machine"
 	"github.com/sandboxrun/sandboxrun/container/owner"
 	"github.com/sandboxrun/sandboxrun/container/procfs"
 	"github.com/sandboxrun/sandboxrun/fault"
@@ -338,7 +339,7 @@ func TestNewStateHasThePlan(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	host, err := Probe(p.Limits)
+	host, err := machine.Probe(p.Limits)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/sandboxrun/sandboxrun/container/idmap"
 	"github.com/sandboxrun/sandboxrun/container/lookup"
+	"github.com/sandboxrun/sandboxrun/container/machine"
 	"github.com/sandboxrun/sandboxrun/container/trust"
 	"github.com/sandboxrun/sandboxrun/container/views"
 	"github.com/sandboxrun/sandboxrun/fault"
@@ -20,16 +21,6 @@ import (
 )
 
 // This file has what one exec sees besides what every exec of its sandbox sees, or does not see.
-
-// View is a view of the policy, by its name, and what is asked for besides.
-type View struct {
-	Name string
-	policy.View
-}
-
-func (v *View) empty() bool {
-	return v.Name == "" && len(v.Read)+len(v.Binds)+len(v.Deny) == 0
-}
 
 // extra decides what an exec sees besides; nil if nothing.
 func (sb *Sandbox) extra(req Request) (*spec.Extra, error) {
@@ -47,7 +38,7 @@ func (sb *Sandbox) extra(req Request) (*spec.Extra, error) {
 	if err != nil {
 		return nil, err
 	}
-	h, err := Probe(policy.Limits{})
+	h, err := machine.Probe(policy.Limits{})
 	if err != nil {
 		return nil, err
 	}
@@ -94,7 +85,7 @@ func (r *Running) show(x *spec.Extra, cmd *forkexec.Command, in lookup.Root) err
 	}
 	cmd.Extra.Add(shown.Extra)
 	r.warnings = append(r.warnings, shown.Warnings...)
-	if r.limits.watchMemory {
+	if r.limits.WatchMemory {
 		cmd.Limits.Tmpfs = append(slices.Clip(cmd.Limits.Tmpfs), shown.Tmpfs...)
 	}
 	return nil

@@ -12,7 +12,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/sandboxrun/sandboxrun/container"
+	"github.com/sandboxrun/sandboxrun/container/machine"
 	"github.com/sandboxrun/sandboxrun/spec/policy"
 )
 
@@ -35,7 +35,7 @@ func needIdmap(t *testing.T) {
 }
 
 var idmapProblem = sync.OnceValue(func() error {
-	host, err := container.Probe(policy.Limits{})
+	host, err := machine.Probe(policy.Limits{})
 	switch {
 	case err != nil:
 		return err

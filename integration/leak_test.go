@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/sandboxrun/sandboxrun/container"
+	"github.com/sandboxrun/sandboxrun/container/machine"
 	"github.com/sandboxrun/sandboxrun/container/owner"
 	"github.com/sandboxrun/sandboxrun/container/stream"
 	"github.com/sandboxrun/sandboxrun/spec"
@@ -149,7 +150,7 @@ func (b *box) plan(name string) *spec.Plan {
 	if err != nil {
 		b.t.Fatal(err)
 	}
-	host, err := container.Probe(policy.Limits{})
+	host, err := machine.Probe(policy.Limits{})
 	if err != nil {
 		b.t.Fatal(err)
 	}

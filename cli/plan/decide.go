@@ -9,6 +9,7 @@ import (
 	"github.com/sandboxrun/sandboxrun/cli/version"
 	"github.com/sandboxrun/sandboxrun/container"
 	"github.com/sandboxrun/sandboxrun/container/diagnose"
+	"github.com/sandboxrun/sandboxrun/container/machine"
 	"github.com/sandboxrun/sandboxrun/container/trust"
 	"github.com/sandboxrun/sandboxrun/fault"
 	"github.com/sandboxrun/sandboxrun/spec"
@@ -23,7 +24,7 @@ type Decision struct {
 }
 
 // Decide reads a policy and resolves it on this machine.
-func Decide(p *caller.Caller, from Source) (Decision, error) { return decide(p, from, container.Probe) }
+func Decide(p *caller.Caller, from Source) (Decision, error) { return decide(p, from, machine.Probe) }
 
 func decide(p *caller.Caller, from Source, probe func(policy.Limits) (*spec.Host, error)) (d Decision, err error) {
 	if d.Policy, err = Load(p, from); err != nil {

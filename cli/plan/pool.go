@@ -9,6 +9,7 @@ import (
 	"github.com/sandboxrun/sandboxrun/cli/caller"
 	"github.com/sandboxrun/sandboxrun/cli/version"
 	"github.com/sandboxrun/sandboxrun/container"
+	"github.com/sandboxrun/sandboxrun/container/machine"
 	"github.com/sandboxrun/sandboxrun/container/pool"
 	"github.com/sandboxrun/sandboxrun/container/trust"
 	"github.com/sandboxrun/sandboxrun/fault"
@@ -51,7 +52,7 @@ func Pool(p *caller.Caller, store *container.Store, from Source, size int) pool.
 func decideTraced(p *caller.Caller, from Source) (*pool.Decision, error) {
 	var trace *hostfs.Trace
 	d, err := decide(p, from, func(l policy.Limits) (h *spec.Host, err error) {
-		h, trace, err = container.ProbeTraced(l)
+		h, trace, err = machine.ProbeTraced(l)
 		return h, err
 	})
 	if err != nil {

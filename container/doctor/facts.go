@@ -16,6 +16,7 @@ import (
 	"github.com/sandboxrun/sandboxrun/container"
 	"github.com/sandboxrun/sandboxrun/container/cgroup"
 	"github.com/sandboxrun/sandboxrun/container/diagnose"
+	"github.com/sandboxrun/sandboxrun/container/machine"
 	"github.com/sandboxrun/sandboxrun/container/procfs"
 	"github.com/sandboxrun/sandboxrun/container/trust"
 	"github.com/sandboxrun/sandboxrun/fault"
@@ -71,7 +72,7 @@ func try(what forkexec.Ability, filter []unix.SockFilter) attempt {
 }
 
 func gather(ctx context.Context, e Examination) *facts {
-	f := &facts{around: diagnose.Surroundings(), arch: runtime.GOARCH, user: container.UserName(os.Geteuid())}
+	f := &facts{around: diagnose.Surroundings(), arch: runtime.GOARCH, user: machine.UserName(os.Geteuid())}
 	f.kernel, f.kernelErr = procfs.KernelVersion()
 	f.state, f.trial = examineSandbox(ctx, e)
 	d := f.trial.diagnosis()
@@ -88,7 +89,7 @@ func gather(ctx context.Context, e Examination) *facts {
 	f.abi, f.landlock = abi, attempt{true, err}
 	f.limits, f.limitsErr = rungs()
 	f.groups, f.id = cgroup.Find(), findIDs()
-	core := container.ProbeCore()
+	core := machine.ProbeCore()
 	f.core = &core
 	loader, err := ownLoader()
 	f.loader, f.selfOK = &loader, err
@@ -140,7 +141,7 @@ func rungs() ([]spec.Limit, error) {
 	if err != nil {
 		return nil, err
 	}
-	host, err := container.Probe(p.Limits)
+	host, err := machine.Probe(p.Limits)
 	if err != nil {
 		return nil, err
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/sandboxrun/sandboxrun/container"
 	"github.com/sandboxrun/sandboxrun/container/diagnose"
+	"github.com/sandboxrun/sandboxrun/container/machine"
 	"github.com/sandboxrun/sandboxrun/container/owner"
 	"github.com/sandboxrun/sandboxrun/container/procfs"
 	"github.com/sandboxrun/sandboxrun/container/result"
@@ -109,7 +110,7 @@ func defaultPlan() (*spec.Plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	host, err := container.Probe(p.Limits)
+	host, err := machine.Probe(p.Limits)
 	if err != nil {
 		return nil, err
 	}

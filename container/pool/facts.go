@@ -4,7 +4,7 @@ import (
 	"os"
 	"time"
 
-	"github.com/sandboxrun/sandboxrun/container"
+	"github.com/sandboxrun/sandboxrun/container/machine"
 	"github.com/sandboxrun/sandboxrun/rootfs/hostfs"
 	"github.com/sandboxrun/sandboxrun/spec"
 	"github.com/sandboxrun/sandboxrun/spec/policy"
@@ -58,5 +58,5 @@ func (d *Decision) holds(env map[string]string) bool {
 			}
 		}
 	}
-	return container.ProbeCore() == d.Host.Core && d.Trace.Same()
+	return machine.ProbeCore() == d.Host.Core && d.Trace.Same()
 }

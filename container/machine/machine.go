@@ -1,4 +1,8 @@
-package container
+// Package machine finds out what a plan depends on of the machine and the caller: kernel, ids, processors, control groups, sockets, what of
+// /proc has to be hidden.
+//
+// It may import cgroup, idmap, procfs, trust, forkexec, rootfs and spec.
+package machine
 
 import (
 	"bytes"

@@ -170,7 +170,7 @@ func (s *Store) Sweep() ([]string, error) {
 			troubles = append(troubles, err)
 		}
 	}
-	for _, rest := range []func() error{s.emptyGone, s.sweepAllMade} {
+	for _, rest := range []func() error{s.emptyGone, func() error { return s.made().Sweep(validID) }} {
 		if err := rest(); err != nil {
 			troubles = append(troubles, err)
 		}
@@ -201,7 +201,7 @@ func (s *Store) remove(id string, c *removal, st *State, why string, key ed25519
 	if err := s.removeGroups(id); err != nil {
 		return err
 	}
-	if err := s.unmakeEnded(id); err != nil {
+	if err := s.made().RemoveEnded(id); err != nil {
 		return err
 	}
 	unrecorded := s.endRecord(id, st, why, key)

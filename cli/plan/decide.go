@@ -10,6 +10,7 @@ import (
 	"github.com/sandboxrun/sandboxrun/container"
 	"github.com/sandboxrun/sandboxrun/container/diagnose"
 	"github.com/sandboxrun/sandboxrun/container/machine"
+	"github.com/sandboxrun/sandboxrun/container/made"
 	"github.com/sandboxrun/sandboxrun/container/trust"
 	"github.com/sandboxrun/sandboxrun/fault"
 	"github.com/sandboxrun/sandboxrun/spec"
@@ -122,7 +123,7 @@ func NewSandbox(p *caller.Caller, s *container.Store, from Source, id string, o 
 }
 
 // make makes what the policy wants on disk, and decides again with that.
-func (d *Decision) make(p *caller.Caller, s *container.Store, id string) (*container.Made, error) {
+func (d *Decision) make(p *caller.Caller, s *container.Store, id string) (*made.Directory, error) {
 	made, err := s.Make(id, d.Policy, d.Plan)
 	if made == nil || err != nil {
 		return nil, err

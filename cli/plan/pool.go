@@ -10,6 +10,7 @@ import (
 	"github.com/sandboxrun/sandboxrun/cli/version"
 	"github.com/sandboxrun/sandboxrun/container"
 	"github.com/sandboxrun/sandboxrun/container/machine"
+	"github.com/sandboxrun/sandboxrun/container/made"
 	"github.com/sandboxrun/sandboxrun/container/pool"
 	"github.com/sandboxrun/sandboxrun/container/trust"
 	"github.com/sandboxrun/sandboxrun/fault"
@@ -34,7 +35,7 @@ func Pool(p *caller.Caller, store *container.Store, from Source, size int) pool.
 		if err != nil {
 			return nil, err
 		}
-		if container.Makes(d.Policy) {
+		if made.Makes(d.Policy) {
 			return nil, fault.Usage("a pool makes no workspace of source = \"disk\", and no copies", "leave them out, or use no pool")
 		}
 		if err := store.IsKept(d.Host); err != nil {

@@ -206,3 +206,10 @@ func TestCgroupsHelper(t *testing.T) {
 }
 
 const allocate = `SANDBOXRUN_CGROUPS_TEST=allocate exec "$0" -test.run='^TestCgroupsHelper$'`
+
+// TestNumberOfNothing: a file that is not there says nothing.
+func TestNumberOfNothing(t *testing.T) {
+	if _, ok := Number(filepath.Join(t.TempDir(), "none"), ""); ok {
+		t.Error("a number of nothing")
+	}
+}

@@ -9,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sandboxrun/sandboxrun/container/cgroup"
 	"github.com/sandboxrun/sandboxrun/fault"
 	"github.com/sandboxrun/sandboxrun/forkexec"
 	"github.com/sandboxrun/sandboxrun/spec"
@@ -117,12 +116,5 @@ func TestGroupsAreReadBack(t *testing.T) {
 		case c.fails != "" && (!unenforceable(err) || !strings.Contains(err.Error(), c.fails) || list[0].Verified):
 			t.Errorf("%s: %v, verified %v, want %q", c.name, err, list[0].Verified, c.fails)
 		}
-	}
-}
-
-// TestNumberOfNothing: a file that is not there says nothing.
-func TestNumberOfNothing(t *testing.T) {
-	if _, ok := cgroup.Number(filepath.Join(t.TempDir(), "none"), ""); ok {
-		t.Error("a number of nothing")
 	}
 }

@@ -1,8 +1,8 @@
 // Package made owns the directories that sandboxrun makes on disk for one sandbox: a workspace of source = "disk", and private copies of
 // what the policy binds with copy = true. It makes them, and removes them again when programs have done in them what they like: trees of
-// any depth, directories without permissions, any number of files.
+// any depth, directories without permissions, any number of files. The notes of them in a state directory are its own too.
 //
-// It may import fault and transfer.
+// It may import fault, flock, rootfs, spec and transfer.
 package made
 
 import (

@@ -1,4 +1,4 @@
-package container
+package made
 
 import (
 	"encoding/json"
@@ -14,7 +14,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/sandboxrun/sandboxrun/container/flock"
-	"github.com/sandboxrun/sandboxrun/container/made"
 	"github.com/sandboxrun/sandboxrun/fault"
 	"github.com/sandboxrun/sandboxrun/rootfs"
 	"github.com/sandboxrun/sandboxrun/rootfs/pathname"
@@ -22,17 +21,20 @@ import (
 	"github.com/sandboxrun/sandboxrun/spec/policy"
 )
 
-// This file has what is made on disk for a sandbox: package made. A note of it in the state directory is written first, and locked until the sandbox
-// is there. So what a creator has made that was killed is found by a sweep.
+// A note of what is made is written first, and locked until the sandbox is there. So what a creator has made that was killed is found by
+// a sweep.
 
-const madePrefix = ".made-"
+const prefix = ".made-"
 
-// Made is what was made for a sandbox that is about to be created.
-type Made struct {
-	store    *Store
+// Notes are those in a state directory.
+type Notes struct{ Root *os.Root }
+
+// Directory is what was made for a sandbox that is about to be created.
+type Directory struct {
+	notes    Notes
 	id       string
 	note     *os.File
-	record   made.Record
+	record   Record
 	Warnings []string
 }
 
@@ -43,21 +45,15 @@ func Makes(p *policy.Policy) bool {
 }
 
 // Make makes what a policy wants on disk, and changes it to name that. plan is what the policy became before: it says what is
-// denied, and where links lead. Without anything to be made it gives nil.
-func (s *Store) Make(id string, p *policy.Policy, plan *spec.Plan) (_ *Made, err error) {
-	if !Makes(p) {
-		return nil, nil
-	}
+// denied, and where links lead.
+func (n Notes) Make(id string, p *policy.Policy, plan *spec.Plan) (_ *Directory, err error) {
 	w := p.Files.Workspace
-	if err := CheckID(id); err != nil {
-		return nil, err
-	}
-	parent := made.Parent
+	parent := Parent
 	if w != nil && w.Parent != "" {
 		parent = w.Parent
 	}
-	m := &Made{store: s, id: id, record: made.Name(parent)}
-	if m.note, err = s.noteMade(id); err != nil {
+	m := &Directory{notes: n, id: id, record: Name(parent)}
+	if m.note, err = n.begin(id); err != nil {
 		return nil, err
 	}
 	defer func() {
@@ -80,13 +76,13 @@ func (s *Store) Make(id string, p *policy.Policy, plan *spec.Plan) (_ *Made, err
 }
 
 // fill makes what is in the directory.
-func (m *Made) fill(base *os.File, p *policy.Policy, plan *spec.Plan) error {
+func (m *Directory) fill(base *os.File, p *policy.Policy, plan *spec.Plan) error {
 	uid, gid := -1, -1 // the caller's own; a mount of root's shows them as the program's
 	if plan.Exec.UID != 0 && !plan.Exec.OwnID {
 		uid, gid = plan.Exec.UID, plan.Exec.GID
 	}
 	if w := p.Files.Workspace; w != nil && w.Source == rootfs.SourceDisk {
-		if err := made.Dir(base, "workspace", uid, gid); err != nil {
+		if err := Dir(base, "workspace", uid, gid); err != nil {
 			return err
 		}
 		if err := points(base, w.Path, plan.View, uid, gid); err != nil {
@@ -100,7 +96,7 @@ func (m *Made) fill(base *os.File, p *policy.Policy, plan *spec.Plan) error {
 }
 
 // copies makes those of copied binds.
-func (m *Made) copies(base *os.File, p *policy.Policy, plan *spec.Plan, uid, gid int) error {
+func (m *Directory) copies(base *os.File, p *policy.Policy, plan *spec.Plan, uid, gid int) error {
 	p.Files.Binds = slices.Clone(p.Files.Binds)
 	for i := range p.Files.Binds {
 		b := &p.Files.Binds[i]
@@ -111,7 +107,7 @@ func (m *Made) copies(base *os.File, p *policy.Policy, plan *spec.Plan, uid, gid
 			continue
 		}
 		name, source := fmt.Sprintf("copy-%d", i), plan.View.Mounts[at].Source
-		dropped, err := made.Copy(base, name, source, uid, gid, deniedIn(plan.View, source))
+		dropped, err := Copy(base, name, source, uid, gid, deniedIn(plan.View, source))
 		if err != nil {
 			return err
 		}
@@ -132,7 +128,7 @@ func points(base *os.File, workspace string, v *rootfs.View, uid, gid int) error
 			continue
 		}
 		on = append(on, m.Target)
-		if err := made.Point(base, path.Join("workspace", m.Target[len(workspace):]), m.Dir, uid, gid); err != nil {
+		if err := Point(base, path.Join("workspace", m.Target[len(workspace):]), m.Dir, uid, gid); err != nil {
 			return err
 		}
 	}
@@ -161,10 +157,10 @@ func deniedIn(v *rootfs.View, source string) func(rel string) bool {
 	return func(rel string) bool { return hidden[path.Clean(rel)] }
 }
 
-// noteMade makes the note of a sandbox's id. What a creator has left that is dead is removed first.
-func (s *Store) noteMade(id string) (*os.File, error) {
+// begin makes the note of a sandbox's id. What a creator has left that is dead is removed first.
+func (n Notes) begin(id string) (*os.File, error) {
 	for range 2 {
-		f, err := s.root.OpenFile(madePrefix+id, os.O_CREATE|os.O_EXCL|os.O_RDWR, 0o600)
+		f, err := n.Root.OpenFile(prefix+id, os.O_CREATE|os.O_EXCL|os.O_RDWR, 0o600)
 		if err == nil {
 			err = flock.Lock(f, unix.LOCK_EX|unix.LOCK_NB)
 			if err == nil {
@@ -173,75 +169,75 @@ func (s *Store) noteMade(id string) (*os.File, error) {
 			f.Close()
 		}
 		if !errors.Is(err, fs.ErrExist) {
-			return nil, fail(fault.StateUnusable, fault.DiskHint, "note what is made on disk: %w", fault.Cause(err))
+			return nil, fault.New(fault.StateUnusable, fault.DiskHint, "note what is made on disk: %w", fault.Cause(err))
 		}
-		if err := s.sweepMade(id); err != nil {
+		if err := n.sweep(id); err != nil {
 			return nil, err
 		}
 	}
-	return nil, fail(fault.IDInUse, "choose another id, or end that one: sandboxrun delete "+id, "sandbox %q exists already", id)
+	return nil, fault.New(fault.IDInUse, "choose another id, or end that one: sandboxrun delete "+id, "sandbox %q exists already", id)
 }
 
-func (m *Made) save() error {
+func (m *Directory) save() error {
 	data, err := json.Marshal(m.record)
 	if err == nil {
 		_, err = m.note.WriteAt(data, 0) // it only becomes longer
 	}
 	if err != nil {
-		return fail(fault.StateUnusable, fault.DiskHint, "note what is made on disk: %w", fault.Cause(err))
+		return fault.New(fault.StateUnusable, fault.DiskHint, "note what is made on disk: %w", fault.Cause(err))
 	}
 	return nil
 }
 
 // Close lets go of the note: from now on what was made belongs to the sandbox, and goes with it.
-func (m *Made) Close() {
+func (m *Directory) Close() {
 	if m != nil {
 		m.note.Close()
 	}
 }
 
 // Discard removes what was made for a sandbox that could not be created.
-func (m *Made) Discard() error {
+func (m *Directory) Discard() error {
 	if m == nil {
 		return nil
 	}
 	defer m.Close()
 	mine, err := m.note.Stat()
-	now, nerr := m.store.root.Lstat(madePrefix + m.id)
+	now, nerr := m.notes.Root.Lstat(prefix + m.id)
 	if err != nil || nerr != nil || !os.SameFile(mine, now) {
 		return err // it is gone already
 	}
-	return m.store.unmake(m.id)
+	return m.notes.remove(m.id)
 }
 
 // Keep leaves what was made to the caller, and says where it is.
-func (m *Made) Keep() (string, error) {
-	return m.record.Path, m.store.root.Remove(madePrefix + m.id)
+func (m *Directory) Keep() (string, error) {
+	return m.record.Path, m.notes.Root.Remove(prefix + m.id)
 }
 
-// unmakeEnded removes what was made for a sandbox that has ended, unless somebody has made it for the next one of that id.
-func (s *Store) unmakeEnded(id string) error {
-	f, err := s.root.OpenFile(madePrefix+id, os.O_RDWR, 0)
+// RemoveEnded removes what was made for a sandbox that has ended, unless somebody has made it for the next one of that id.
+func (n Notes) RemoveEnded(id string) error {
+	f, err := n.Root.OpenFile(prefix+id, os.O_RDWR, 0)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
 	if err != nil {
-		return fmt.Errorf("look at %s: %w", madePrefix+id, fault.Cause(err))
+		return fmt.Errorf("look at %s: %w", prefix+id, fault.Cause(err))
 	}
 	defer f.Close()
 	if flock.Lock(f, unix.LOCK_EX|unix.LOCK_NB) != nil {
 		return nil
 	}
-	return s.unmake(id)
+	return n.remove(id)
 }
 
-// unmake removes what a note tells of, and the note.
-func (s *Store) unmake(id string) error {
-	data, err := s.root.ReadFile(madePrefix + id)
+// remove removes what a note tells of, and the note.
+func (n Notes) remove(id string) error {
+	data, err := n.Root.ReadFile(prefix + id)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
-	var r made.Record
+	var r Record
 	if err == nil && len(data) > 0 { // else nothing was made yet
 		err = json.Unmarshal(data, &r)
 	}
@@ -249,29 +245,29 @@ func (s *Store) unmake(id string) error {
 		err = r.Remove()
 	}
 	if err == nil {
-		err = s.root.Remove(madePrefix + id)
+		err = n.Root.Remove(prefix + id)
 	}
 	return err
 }
 
-// sweepMade removes what was made for a sandbox that there is not, and is not about to be.
-func (s *Store) sweepMade(id string) error {
-	if _, err := s.root.Lstat(id); err == nil {
+// sweep removes what was made for a sandbox that there is not, and is not about to be.
+func (n Notes) sweep(id string) error {
+	if _, err := n.Root.Lstat(id); err == nil {
 		return nil
 	}
-	return s.unmakeEnded(id)
+	return n.RemoveEnded(id)
 }
 
-// sweepAllMade does so for all.
-func (s *Store) sweepAllMade() error {
-	entries, err := fs.ReadDir(s.root.FS(), ".")
+// Sweep removes what was made for any sandbox that there is not, and is not about to be. valid says what an id can be.
+func (n Notes) Sweep(valid func(id string) bool) error {
+	entries, err := fs.ReadDir(n.Root.FS(), ".")
 	if err != nil {
 		return fmt.Errorf("list sandboxes: %w", err)
 	}
 	var troubles []error
 	for _, e := range entries {
-		if id, ok := strings.CutPrefix(e.Name(), madePrefix); ok && validID(id) {
-			if err := s.sweepMade(id); err != nil {
+		if id, ok := strings.CutPrefix(e.Name(), prefix); ok && valid(id) {
+			if err := n.sweep(id); err != nil {
 				troubles = append(troubles, err)
 			}
 		}

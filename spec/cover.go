@@ -2,6 +2,7 @@ package spec
 
 import (
 	"path"
+	"path/filepath"
 
 	"github.com/sandboxrun/sandboxrun/rootfs"
 )
@@ -46,4 +47,10 @@ func coverOf(targets map[string]*rootfs.Mount, inside string) *rootfs.Mount {
 			return m
 		}
 	}
+}
+
+// below reports whether a path is a directory or lies in it.
+func below(inside, dir string) bool {
+	rel, err := filepath.Rel(dir, inside)
+	return err == nil && filepath.IsLocal(rel)
 }

@@ -10,13 +10,6 @@ import (
 	"github.com/sandboxrun/sandboxrun/spec/policy"
 )
 
-// Guard is the guard in a Python interpreter.
-type Guard struct {
-	Steps int64 `json:"steps,omitempty"` // step budget; 0: none
-	// Native are directories, inside: native extensions may be loaded from them alone. The program can change none of them.
-	Native []string `json:"native"`
-}
-
 // guard plans the guard in the interpreter. An interpreter's own directories are its standard library and its site directories.
 func guard(p *policy.Policy, h *Host, plan *Plan, found *interp.Found) *Guard {
 	if p.Processes.Guard == "" {

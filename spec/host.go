@@ -38,6 +38,21 @@ type Host struct {
 	Sockets []string          // paths of the host's Unix sockets, with every symlink resolved
 }
 
+// Cgroups are the cgroups that a sandbox can have on this machine. The launcher finds out by making one.
+type Cgroups struct {
+	Kind        string            // ByCgroup2, BySystemd, ByCgroup1, or "" for none
+	Parents     map[string]string // controller -> the directory in which the sandbox's cgroup is made; none for systemd
+	Controllers []string          // the working ones of "memory", "pids", "cpu" and "cpuacct"
+	Reason      string            // why there is no cgroup, or no better kind: one line for the user
+}
+
+// LeftOut is a mount below a grant that the sandbox cannot show with the grant.
+type LeftOut struct {
+	Path string // on the host
+	Dir  bool   // it is mounted on a directory, and not on a file
+	Why  string // ready to print
+}
+
 // Core describes how the machine handles a crash.
 type Core struct {
 	Pattern string // kernel.core_pattern if it names a handler, "|PROGRAM" or "@SOCKET"; else empty

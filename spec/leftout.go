@@ -9,13 +9,6 @@ import (
 	"github.com/sandboxrun/sandboxrun/rootfs"
 )
 
-// LeftOut is a mount below a grant that the sandbox cannot show with the grant.
-type LeftOut struct {
-	Path string // on the host
-	Dir  bool   // it is mounted on a directory, and not on a file
-	Why  string // ready to print
-}
-
 // cover hides a directory that the host has mounted something on, in a grant that is shown without that.
 type cover struct {
 	LeftOut

@@ -33,14 +33,6 @@ type Limit struct {
 	Verified   bool    `json:"verified"` // the launcher has read it back
 }
 
-// Cgroups are the cgroups that a sandbox can have on this machine. The launcher finds out by making one.
-type Cgroups struct {
-	Kind        string            // ByCgroup2, BySystemd, ByCgroup1, or "" for none
-	Parents     map[string]string // controller -> the directory in which the sandbox's cgroup is made; none for systemd
-	Controllers []string          // the working ones of "memory", "pids", "cpu" and "cpuacct"
-	Reason      string            // why there is no cgroup, or no better kind: one line for the user
-}
-
 // CPUTime is the default limit of processor time for a wall limit.
 func CPUTime(wall time.Duration) time.Duration { return wallToCPU * wall }
 

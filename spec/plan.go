@@ -118,3 +118,10 @@ func (e *Exec) CoreLimit() uint64 {
 	}
 	return 1
 }
+
+// Guard is the guard in a Python interpreter.
+type Guard struct {
+	Steps int64 `json:"steps,omitempty"` // step budget; 0: none
+	// Native are directories, inside: native extensions may be loaded from them alone. The program can change none of them.
+	Native []string `json:"native"`
+}

@@ -2,7 +2,6 @@ package spec
 
 import (
 	"path"
-	"path/filepath"
 	"slices"
 
 	"github.com/sandboxrun/sandboxrun/rootfs"
@@ -32,11 +31,6 @@ func makeWay(p *policy.Policy, h *Host, id identity, plan *Plan) {
 		})
 		cover = CoverOf(plan.View)
 	}
-}
-
-func below(inside, dir string) bool {
-	rel, err := filepath.Rel(dir, inside)
-	return err == nil && filepath.IsLocal(rel)
 }
 
 // topClosed is the topmost directory above a path that others may not search and that a bind shows without idmapping.

@@ -25,7 +25,7 @@ func TestNotes(t *testing.T) {
 	make := func(id string) (*Directory, string) {
 		t.Helper()
 		p := &policy.Policy{}
-		p.Files.Workspace = &policy.Workspace{Source: rootfs.SourceDisk, Path: "/w", Parent: parent}
+		p.Files.Workspace = &rootfs.Workspace{Source: rootfs.SourceDisk, Path: "/w", Parent: parent}
 		d, err := n.Make(id, p, &spec.Plan{View: &rootfs.View{}})
 		if err != nil {
 			t.Fatal(err)

@@ -9,5 +9,5 @@
 // Where anything is not as it was the answer is no, and the caller goes the ordinary way. So a pool decides nothing about a sandbox: it only
 // does earlier what would be done anyway. A sandbox that was handed over belongs to its owner and outlives the pool.
 //
-// It imports of ours container, owner, forkexec, rootfs/hostfs, spec and spec/policy.
+// It imports of ours container, machine, owner, forkexec, rootfs/hostfs, spec and spec/policy.
 package pool

@@ -94,10 +94,10 @@ func (p *Process1) container(config *configs.Config) (*libcontainer.Container, e
 	}
 	dir := filepath.Join(p.ID, "runc", p.ID)
 	if err := p.Root.MkdirAll(dir, 0o700); err != nil {
-		return nil, err
+		return nil, &os.PathError{Op: "make", Path: dir, Err: fault.Cause(err)}
 	}
 	if err := p.Root.WriteFile(filepath.Join(dir, "state.json"), state, 0o600); err != nil {
-		return nil, err
+		return nil, &os.PathError{Op: "write", Path: filepath.Join(dir, "state.json"), Err: fault.Cause(err)}
 	}
 	return libcontainer.Load(filepath.Join(p.Store, p.ID, "runc"), p.ID)
 }

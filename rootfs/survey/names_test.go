@@ -8,8 +8,8 @@ import (
 	"github.com/sandboxrun/sandboxrun/rootfs/roottest"
 )
 
-// TestNames: names that are never shown, although everybody may read what they have.
-func TestNames(t *testing.T) {
+// TestProgramDataNames: names that are never shown, although everybody may read what they have.
+func TestProgramDataNames(t *testing.T) {
 	for _, name := range neverShown {
 		name = strings.ReplaceAll(name, "*", "x")
 		tree := roottest.Host(t, "d /usr/share/"+name, "f /etc/"+name+"/a", "f /var/lib/"+name+"/a", "f /var/cache/"+name+"/a")

@@ -205,7 +205,7 @@ func (b *box) tryClient(c *client, way string) {
 		kind = "direct"
 	}
 	id, a := sandboxOf(way), []journal.NetworkEvent(nil)
-	before := len(b.networkEvents(id))
+	before := b.settledEvents(id)
 	b.inWay(way, c.script).exits(0).prints(c.prints)
 	eventually(b.t, "an event", func() bool { a = b.networkEvents(id)[before:]; return len(a) > 0 })
 	for _, e := range a {
@@ -213,6 +213,18 @@ func (b *box) tryClient(c *client, way string) {
 			b.t.Errorf("%s of %s:%d is %s, want %s: %s", e.Kind, e.Host, e.Port, e.Verdict, kind, e.Reason)
 		}
 	}
+}
+
+// settledEvents is the number of events when no more come of connections that an earlier client has made.
+func (b *box) settledEvents(id string) int {
+	b.t.Helper()
+	n := -1
+	eventually(b.t, "no more events", func() bool {
+		last := n
+		n = len(b.networkEvents(id))
+		return n == last
+	})
+	return n
 }
 
 // nodeReadsVariables says whether this version of Node can read proxy variables: from 22.21 and 24 on.

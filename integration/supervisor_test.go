@@ -122,7 +122,9 @@ while True:
     if time.time() > begun + 0.5: time.sleep(60)`,
 		} {
 			r := b.outcome(call{}, p, "python3", "-c", "import ctypes, os, time\nbegun = time.time()\n"+program)
-			if r.Outcome != result.Timeout || r.ExitCode != 124 {
+			// Without a group a look at so many processes may not come to its end, and what has not been seen counts as too much.
+			late := r.Outcome == result.CPUExceeded && r.ExitCode == 152 && r.Usage.Processes > 1000
+			if (r.Outcome != result.Timeout || r.ExitCode != 124) && !late {
 				b.t.Errorf("%s: %+v", what, r)
 			}
 		}

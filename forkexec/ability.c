@@ -86,14 +86,8 @@ static int attempt(void *arg)
 int fx_try(enum fx_ability what, int uid, int gid, const struct sock_fprog *filter, char *stacks, int *err)
 {
 	struct attempt a = {.what = what, .uid = uid, .gid = gid, .filter = filter, .outcome = FX_NOT_TRIED};
-	int flags = CLONE_VM | CLONE_VFORK | SIGCHLD | (mounts(&a) ? CLONE_NEWUSER : 0);
-	unsigned long before;
-	block_signals(&before);
-	int pid = clone(attempt, stacks + FX_STACK, flags, &a);
-	if (pid < 0)
+	if (in_child(attempt, stacks + FX_STACK, mounts(&a) ? CLONE_NEWUSER : 0, &a) < 0)
 		a.err = errno;
-	unblock_signals(&before);
-	reap(pid);
 	*err = a.err;
 	return a.outcome;
 }

@@ -205,13 +205,6 @@ static int build_join(void *arg)
 
 void fx_build(struct fx_build *b)
 {
-	unsigned long before;
-	block_signals(&before);
-	int dumpable = prctl(PR_GET_DUMPABLE, 0, 0, 0, 0);
-	int pid = clone(build_join, b->stacks + FX_STACK, CLONE_VM | CLONE_VFORK | CLONE_FILES | SIGCHLD, b);
-	if (pid < 0)
+	if (in_child_as_another(build_join, b->stacks + FX_STACK, CLONE_FILES, b) < 0)
 		stop(b, FX_SPAWN);
-	prctl(PR_SET_DUMPABLE, dumpable == 0 ? 0 : 1, 0, 0, 0); // changing our user in there has cleared it
-	unblock_signals(&before);
-	reap(pid);
 }

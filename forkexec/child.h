@@ -5,6 +5,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -79,6 +80,28 @@ static inline void reap(int pid)
 {
 	while (pid > 0 && waitpid(pid, NULL, __WALL) < 0 && errno == EINTR)
 		;
+}
+
+// in_child does something in a child that shares our memory, and waits until it has ended. No signal's handler runs in the child.
+static inline int in_child(int (*what)(void *), char *stack, int flags, void *arg)
+{
+	unsigned long before;
+	block_signals(&before);
+	int pid = clone(what, stack, CLONE_VM | CLONE_VFORK | SIGCHLD | flags, arg), err = errno;
+	unblock_signals(&before);
+	reap(pid);
+	errno = err;
+	return pid < 0 ? -1 : 0;
+}
+
+// in_child_as_another is for a child that changes its user, which clears whether we are dumpable.
+static inline int in_child_as_another(int (*what)(void *), char *stack, int flags, void *arg)
+{
+	int dumpable = prctl(PR_GET_DUMPABLE, 0, 0, 0, 0);
+	int r = in_child(what, stack, flags, arg), err = errno;
+	prctl(PR_SET_DUMPABLE, dumpable == 0 ? 0 : 1, 0, 0, 0);
+	errno = err;
+	return r;
 }
 
 #endif

@@ -61,13 +61,8 @@ static int maker(void *arg)
 
 void fx_listen(struct fx_listen *l)
 {
-	unsigned long before;
-	block_signals(&before);
-	int pid = clone(maker, l->stacks + FX_STACK, CLONE_VM | CLONE_VFORK | CLONE_FILES | SIGCHLD, l);
-	if (pid < 0)
+	if (in_child(maker, l->stacks + FX_STACK, CLONE_FILES, l) < 0)
 		l->err = errno;
-	unblock_signals(&before);
-	reap(pid);
 	if (l->done < l->n && l->err == 0)
 		l->err = ESRCH; // it was killed with the sandbox
 }

@@ -71,13 +71,8 @@ static int steps(void *arg)
 int fx_probe(int uid, int gid, char *stacks, int *err)
 {
 	struct probe p = {.uid = uid, .gid = gid, .stack = stacks};
-	unsigned long before;
-	block_signals(&before);
-	int pid = clone(steps, stacks + 2 * FX_STACK, CLONE_VM | CLONE_VFORK | CLONE_NEWUSER | SIGCHLD, &p);
-	if (pid < 0)
+	if (in_child(steps, stacks + 2 * FX_STACK, CLONE_NEWUSER, &p) < 0)
 		stop(&p, FX_PROBE_USERNS);
-	unblock_signals(&before);
-	reap(pid);
 	*err = p.err;
 	return p.step;
 }

@@ -278,13 +278,6 @@ static int copy_trees(void *arg)
 // fx_copy_trees copies mounts of the host for a launcher that may not do so itself. They are mounted nowhere yet.
 void fx_copy_trees(struct fx_trees *t)
 {
-	unsigned long before;
-	block_signals(&before);
-	int dumpable = prctl(PR_GET_DUMPABLE, 0, 0, 0, 0);
-	int pid = clone(copy_trees, t->stacks + FX_STACK, CLONE_VM | CLONE_VFORK | CLONE_FILES | SIGCHLD, t);
-	if (pid < 0)
+	if (in_child_as_another(copy_trees, t->stacks + FX_STACK, CLONE_FILES, t) < 0)
 		t->err = errno;
-	prctl(PR_SET_DUMPABLE, dumpable == 0 ? 0 : 1, 0, 0, 0); // as in fx_build
-	unblock_signals(&before);
-	reap(pid);
 }

@@ -137,7 +137,7 @@ func (d *Decision) make(p *caller.Caller, s *container.Store, id string) (*made.
 	return made, nil
 }
 
-// StaysInPlace reports whether a program starts in its caller's directory, if the view has that: the policy names no other.
+// StaysInPlace reports whether a program starts in its caller's directory, if the view has that.
 func (d *Decision) StaysInPlace(p *caller.Caller) bool {
-	return p.CwdErr == nil && d.Policy.Files.Workdir.Path == "" && d.Policy.Files.Workspace == nil
+	return p.CwdErr == nil && d.Policy.StaysInPlace()
 }

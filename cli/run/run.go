@@ -5,6 +5,7 @@
 package run
 
 import (
+	"cmp"
 	"crypto/rand"
 	"errors"
 	"os"
@@ -105,11 +106,11 @@ func (p *Commands) run(c *cli.Context) error {
 	trust := p.Trust(c)
 	trust.Record, trust.Output, trust.Key = o.Record, req.OutputDir, c.String("sign")
 	from := plan.Source{Name: c.String("policy"), Workspace: true, Grants: p.grants, Env: req.Env, Trust: trust, Keep: c.Bool("keep")}
-	sb, dir, err := p.sandbox(store, claim, from, o)
+	sb, dir, err := p.sandbox(store, claim, from, o, req.Translate)
 	if err != nil {
 		return err
 	}
-	p.stay(sb, dir, &req)
+	req.Dir = cmp.Or(req.Dir, dir)
 	err = p.execute(sb, req, signals)
 	if derr := sb.Delete(key); err == nil {
 		err = derr
@@ -130,31 +131,32 @@ func (p *Commands) attach(req *container.Request) {
 	}
 }
 
-// stay starts the program in a directory of the caller, if that is not empty and the view has it.
-func (p *Commands) stay(sb *container.Sandbox, dir string, req *container.Request) {
-	switch {
-	case req.Dir != "" || dir == "":
-	case req.Translate:
-		if _, _, ok := sb.Names().Inside(dir, container.ResolveSoFar); ok {
-			req.Dir = dir
-		}
-	case sb.ShowsDir(dir):
-		req.Dir = dir
+// shows reports whether a sandbox has the caller's directory: under its own name, or with --translate under any.
+func (p *Commands) shows(sb *container.Sandbox, translate bool) bool {
+	if translate {
+		_, _, ok := sb.Names().Inside(p.Cwd, container.ResolveSoFar)
+		return ok
 	}
+	return sb.ShowsDir(p.Cwd)
 }
 
-// sandbox makes or claims the sandbox of one run, and says which directory of the caller the program starts in, if the view has that.
-func (p *Commands) sandbox(store *container.Store, claim *forkexec.Claim, from plan.Source, o container.Options) (*container.Sandbox, string, error) {
+// sandbox makes or claims the sandbox of one run, and says in which directory the program starts, if that is the caller's. A pool knows
+// of that directory's own name alone.
+func (p *Commands) sandbox(
+	store *container.Store, claim *forkexec.Claim, from plan.Source, o container.Options, translate bool,
+) (*container.Sandbox, string, error) {
 	if claim != nil {
 		sb, err := store.Open(claim.ID)
 		return sb, claim.Dir, err
 	}
 	id := "run-" + strings.ToLower(rand.Text())
-	if sb, dir := plan.FromPool(p.Caller, store, from, id, o); sb != nil {
-		return sb, dir, nil
+	if !translate {
+		if sb, dir := plan.FromPool(p.Caller, store, from, id, o); sb != nil {
+			return sb, dir, nil
+		}
 	}
 	sb, d, err := plan.NewSandbox(p.Caller, store, from, id, o)
-	if err == nil && d.StaysInPlace(p.Caller) {
+	if err == nil && d.StaysInPlace(p.Caller) && p.shows(sb, translate) {
 		return sb, p.Cwd, nil
 	}
 	return sb, "", err

@@ -167,7 +167,7 @@ func (p *Pool) claim(conn *net.UnixConn, request []string) (*container.Sandbox, 
 		return nil, "", err
 	}
 	dir := ""
-	if kind == kindRun && d.Policy.Files.Workdir.Path == "" && d.Policy.Files.Workspace == nil && sb.ShowsDir(who.cwd) {
+	if kind == kindRun && d.Policy.StaysInPlace() && sb.ShowsDir(who.cwd) {
 		dir = who.cwd
 	}
 	return sb, dir, nil

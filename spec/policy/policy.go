@@ -47,6 +47,9 @@ type Policy struct {
 // Says reports whether a file of the policy has a key, such as "limits.wall". Else its value is the default.
 func (p *Policy) Says(key string) bool { return p.Said[key] }
 
+// StaysInPlace reports whether a program starts in its caller's directory, if the view has that: the policy names no other.
+func (p *Policy) StaysInPlace() bool { return p.Files.Workdir.Path == "" && p.Files.Workspace == nil }
+
 // Place is the place of an item of a list or table, such as "env.allow". It is empty if no file has the item. Grants, binds and ports
 // have a From instead.
 func (p *Policy) Place(key, item string) string { return p.Places[key+" "+item] }

@@ -24,9 +24,20 @@ func newSandbox(tb testing.TB) *Sandbox {
 	return sandboxFor(tb, p)
 }
 
-func sandboxFor(tb testing.TB, p *policy.Policy) *Sandbox {
+// policyOf is a policy that says this and its version.
+func policyOf(tb testing.TB, text string) *policy.Policy {
 	tb.Helper()
-	host, err := machine.Probe(policy.Limits{})
+	p, err := policy.Load(policy.Input{Name: "test.toml", Data: []byte("version = 1\n" + text), Dir: tb.TempDir()})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return p
+}
+
+// planFor is what a policy becomes on this machine, where these limits are looked into.
+func planFor(tb testing.TB, p *policy.Policy, limits policy.Limits) *spec.Plan {
+	tb.Helper()
+	host, err := machine.Probe(limits)
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -34,6 +45,12 @@ func sandboxFor(tb testing.TB, p *policy.Policy) *Sandbox {
 	if err != nil {
 		tb.Fatal(err)
 	}
+	return plan
+}
+
+func sandboxFor(tb testing.TB, p *policy.Policy) *Sandbox {
+	tb.Helper()
+	plan := planFor(tb, p, policy.Limits{})
 	store, err := OpenStore(filepath.Join(tb.TempDir(), "state"))
 	if err != nil {
 		tb.Fatal(err)
@@ -98,14 +115,7 @@ func BenchmarkChecks(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	host, err := machine.Probe(policy.Limits{})
-	if err != nil {
-		b.Fatal(err)
-	}
-	plan, err := spec.Resolve(p, host)
-	if err != nil {
-		b.Fatal(err)
-	}
+	plan := planFor(b, p, policy.Limits{})
 	sb := sandboxFor(b, p)
 	filter, err := sb.loadFilter()
 	if err != nil {

@@ -11,11 +11,9 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/sandboxrun/sandboxrun/container/check"
-	"github.com/sandboxrun/sandboxrun/container/machine"
 	"github.com/sandboxrun/sandboxrun/fault"
 	"github.com/sandboxrun/sandboxrun/forkexec"
 	"github.com/sandboxrun/sandboxrun/hooks"
-	"github.com/sandboxrun/sandboxrun/spec"
 	"github.com/sandboxrun/sandboxrun/spec/policy"
 )
 
@@ -113,14 +111,7 @@ func TestForwardedPorts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	host, err := machine.Probe(policy.Limits{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	plan, err := spec.Resolve(p, host)
-	if err != nil {
-		t.Fatal(err)
-	}
+	plan := planFor(t, p, policy.Limits{})
 	plan.Checks.Forwards = []uint16{7077}
 	sb := sandboxFor(t, p)
 	if e := sb.state.Launch; e.OwnID { // that plan has another

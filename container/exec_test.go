@@ -17,18 +17,12 @@ import (
 	"github.com/sandboxrun/sandboxrun/container/result"
 	"github.com/sandboxrun/sandboxrun/container/stream"
 	"github.com/sandboxrun/sandboxrun/fault"
-	"github.com/sandboxrun/sandboxrun/spec/policy"
 )
 
 // sandboxOf makes a sandbox of a policy that lives as long as the test.
 func sandboxOf(tb testing.TB, text string) *Sandbox {
 	tb.Helper()
-	dir := tb.TempDir()
-	p, err := policy.Load(policy.Input{Name: "test.toml", Data: []byte("version = 1\n" + text), Dir: dir})
-	if err != nil {
-		tb.Fatal(err)
-	}
-	return sandboxFor(tb, p)
+	return sandboxFor(tb, policyOf(tb, text))
 }
 
 func run(t *testing.T, sb *Sandbox, req Request) *result.Result {

@@ -11,8 +11,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/sandboxrun/sandboxrun/container/launch"
-	"github.com/sandboxrun/sandboxrun/container/machine"
-	"github.com/sandboxrun/sandboxrun/spec"
 	"github.com/sandboxrun/sandboxrun/spec/policy"
 )
 
@@ -28,14 +26,7 @@ func TestInitConfig(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	host, err := machine.Probe(policy.Limits{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	plan, err := spec.Resolve(p, host)
-	if err != nil {
-		t.Fatal(err)
-	}
+	plan := planFor(t, p, policy.Limits{})
 	for _, withHost := range []bool{false, true} {
 		p := launch.Process1{Base: "/base", Cgroup: "sandboxrun-test", Host: withHost, Plan: plan}
 		config, err := p.Config()

@@ -13,31 +13,19 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/sandboxrun/sandboxrun/container/machine"
 	"github.com/sandboxrun/sandboxrun/container/owner"
 	"github.com/sandboxrun/sandboxrun/container/recording"
 	"github.com/sandboxrun/sandboxrun/container/result"
 	"github.com/sandboxrun/sandboxrun/fault"
 	"github.com/sandboxrun/sandboxrun/record"
 	"github.com/sandboxrun/sandboxrun/spec"
-	"github.com/sandboxrun/sandboxrun/spec/policy"
 )
 
 // recorded makes a sandbox with a record in a directory of its own.
 func recorded(t *testing.T, keys string) (*Sandbox, string) {
 	t.Helper()
-	p, err := policy.Load(policy.Input{Name: "test.toml", Data: []byte("version = 1\n" + keys), Dir: t.TempDir()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	host, err := machine.Probe(p.Limits)
-	if err != nil {
-		t.Fatal(err)
-	}
-	plan, err := spec.Resolve(p, host)
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := policyOf(t, keys)
+	plan := planFor(t, p, p.Limits)
 	s, dir := newStore(t), filepath.Join(t.TempDir(), "record")
 	sb, err := s.Create("test", plan, Options{Owner: &owner.Owner{PID: os.Getpid()}, Record: dir, Versions: map[string]string{"sandboxrun": "test"}})
 	if err != nil {
@@ -159,18 +147,8 @@ func TestNoExecWithoutItsRecord(t *testing.T) {
 func TestRecordWhereNobodySeesIt(t *testing.T) {
 	ws := t.TempDir()
 	s := newStore(t)
-	p, err := policy.Load(policy.Input{Name: "test.toml", Data: []byte("version = 1\nfiles.write = [" + quote(ws) + "]"), Dir: t.TempDir()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	host, err := machine.Probe(p.Limits)
-	if err != nil {
-		t.Fatal(err)
-	}
-	plan, err := spec.Resolve(p, host)
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := policyOf(t, "files.write = ["+quote(ws)+"]")
+	plan := planFor(t, p, p.Limits)
 	for _, dir := range []string{filepath.Join(ws, "record"), ws, filepath.Join(s.path, "record")} {
 		_, err := s.Create("x", plan, Options{Owner: &owner.Owner{PID: os.Getpid()}, Record: dir})
 		if codeOf(err) != fault.OutputDirGranted && codeOf(err) != fault.OutputDirUnusable {

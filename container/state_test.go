@@ -12,12 +12,9 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/sandboxrun/sandboxrun/container/flock"
-	"github.com/sandboxrun/sandboxrun/container/machine"
 	"github.com/sandboxrun/sandboxrun/container/owner"
 	"github.com/sandboxrun/sandboxrun/container/procfs"
 	"github.com/sandboxrun/sandboxrun/fault"
-	"github.com/sandboxrun/sandboxrun/spec"
-	"github.com/sandboxrun/sandboxrun/spec/policy"
 )
 
 // newStore makes an empty state directory.
@@ -335,18 +332,8 @@ func TestForgedProcess1(t *testing.T) {
 
 // TestNewStateHasThePlan: what later commands need of the plan is in the state, with what the program may not have left out.
 func TestNewStateHasThePlan(t *testing.T) {
-	p, err := policy.Load(policy.Input{Name: "t.toml", Data: []byte("version = 1\nname = \"n\"\nlimits.wall = \"7s\"\nenv.set = { A = \"b\" }"), Dir: t.TempDir()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	host, err := machine.Probe(p.Limits)
-	if err != nil {
-		t.Fatal(err)
-	}
-	plan, err := spec.Resolve(p, host)
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := policyOf(t, "name = \"n\"\nlimits.wall = \"7s\"\nenv.set = { A = \"b\" }")
+	plan := planFor(t, p, p.Limits)
 	st := newState("id", plan, &owner.Owner{PID: 3})
 	if st.Version != stateVersion || st.ID != "id" || st.Owner.PID != 3 || st.Name != "n" || st.Digest != plan.PolicyDigest || st.Created.IsZero() {
 		t.Errorf("%+v", st)

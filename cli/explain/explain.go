@@ -18,6 +18,7 @@ import (
 	"github.com/sandboxrun/sandboxrun/fault"
 	"github.com/sandboxrun/sandboxrun/record"
 	"github.com/sandboxrun/sandboxrun/rootfs/explain"
+	"github.com/sandboxrun/sandboxrun/rootfs/pathname"
 	"github.com/sandboxrun/sandboxrun/spec"
 	"github.com/sandboxrun/sandboxrun/spec/answer"
 )
@@ -188,7 +189,7 @@ func (x *Explainer) answer(one Ask) (*reply, error) {
 		return x.netHost(one.name)
 	case askEnv:
 		a := answer.Variable(x.d.Policy, x.d.Plan, x.Env, one.name, record.Secret)
-		return &reply{askEnv, show.Name(one.name), a.Is, a.OK, a.Why, a.Hint, a}, nil
+		return &reply{askEnv, pathname.Printable(one.name), a.Is, a.OK, a.Why, a.Hint, a}, nil
 	}
 	env := map[string]string{}
 	for _, kv := range x.d.Plan.Exec.Environ(x.Env, nil) {
@@ -198,7 +199,7 @@ func (x *Explainer) answer(one Ask) (*reply, error) {
 	a := x.files.Program(explain.Asked{
 		Name: one.name, Dir: x.d.Plan.Exec.Dir, Env: env, CallerPath: x.Env["PATH"], Arch: x.d.Host.Arch,
 	})
-	title := show.Name(one.name)
+	title := pathname.Printable(one.name)
 	if a.File != nil {
 		title = arrow(a.Path, a.File.Real)
 	}
@@ -209,13 +210,13 @@ func (x *Explainer) answer(one Ask) (*reply, error) {
 func needLines(needs []explain.Need) []string {
 	lines := make([]string, 0, len(needs))
 	for _, n := range needs {
-		where := show.Name(n.Path)
+		where := pathname.Printable(n.Path)
 		if !n.OK {
 			where = "missing: " + n.Reason
 		}
-		line := fmt.Sprintf("%s %s, for %s: %s", n.Kind, show.Name(n.Name), show.Name(filepath.Base(n.By)), where)
+		line := fmt.Sprintf("%s %s, for %s: %s", n.Kind, pathname.Printable(n.Name), pathname.Printable(filepath.Base(n.By)), where)
 		if n.OK && n.Name == n.Path {
-			line = fmt.Sprintf("%s %s, for %s", n.Kind, show.Name(n.Name), show.Name(filepath.Base(n.By)))
+			line = fmt.Sprintf("%s %s, for %s", n.Kind, pathname.Printable(n.Name), pathname.Printable(filepath.Base(n.By)))
 		}
 		lines = append(lines, line)
 	}
@@ -257,7 +258,7 @@ func (x *Explainer) netHost(text string) (*reply, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &reply{askHost, show.Name(a.Asked), a.Is, a.OK, a.Why, a.Hint, a}, nil
+	return &reply{askHost, pathname.Printable(a.Asked), a.Is, a.OK, a.Why, a.Hint, a}, nil
 }
 
 // splitHost splits at the last colon. The network's rules judge the part before it.
@@ -309,7 +310,7 @@ func (x *Explainer) print(a *reply) {
 // arrow formats a path and the target of its symlinks.
 func arrow(from, to string) string {
 	if from == to || to == "" {
-		return show.Name(from)
+		return pathname.Printable(from)
 	}
-	return show.Name(from) + " → " + show.Name(to)
+	return pathname.Printable(from) + " → " + pathname.Printable(to)
 }

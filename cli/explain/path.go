@@ -9,10 +9,10 @@ import (
 	"github.com/sandboxrun/sandboxrun/cli/caller"
 	"github.com/sandboxrun/sandboxrun/cli/flags"
 	"github.com/sandboxrun/sandboxrun/cli/plan"
-	"github.com/sandboxrun/sandboxrun/cli/show"
 	"github.com/sandboxrun/sandboxrun/container"
 	"github.com/sandboxrun/sandboxrun/fault"
 	"github.com/sandboxrun/sandboxrun/rootfs"
+	"github.com/sandboxrun/sandboxrun/rootfs/pathname"
 )
 
 // PathCommand is the command path.
@@ -108,9 +108,9 @@ type Translated struct {
 
 func (a Translated) missing(outside bool) string {
 	if outside {
-		return fmt.Sprintf("%s stands for no path of the host", show.Name(a.Asked))
+		return fmt.Sprintf("%s stands for no path of the host", pathname.Printable(a.Asked))
 	}
-	return fmt.Sprintf("%s is not inside: sandboxrun explain says why", show.Name(a.Asked))
+	return fmt.Sprintf("%s is not inside: sandboxrun explain says why", pathname.Printable(a.Asked))
 }
 
 // PathInside says where a path of the host is inside.

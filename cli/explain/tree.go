@@ -14,6 +14,7 @@ import (
 	"github.com/sandboxrun/sandboxrun/cli/version"
 	"github.com/sandboxrun/sandboxrun/rootfs"
 	"github.com/sandboxrun/sandboxrun/rootfs/explain"
+	"github.com/sandboxrun/sandboxrun/rootfs/pathname"
 )
 
 // tree prints the whole view.
@@ -37,7 +38,7 @@ func (x *Explainer) tree(asJSON bool) error {
 // head is the line above the view: the policy, the user and the working directory.
 func (x *Explainer) head() string {
 	e := x.d.Plan.Exec
-	return fmt.Sprintf("%s: the program runs as uid %d in %s and sees", show.Name(x.d.Plan.PolicyFile), e.ShownUID, show.Name(e.Dir))
+	return fmt.Sprintf("%s: the program runs as uid %d in %s and sees", pathname.Printable(x.d.Plan.PolicyFile), e.ShownUID, pathname.Printable(e.Dir))
 }
 
 // widest is the maximum width of the column of names, in characters.
@@ -83,12 +84,12 @@ func branches(nodes []explain.Node, i int) string {
 }
 
 func label(n explain.Node) string {
-	text := show.Name(n.Name)
+	text := pathname.Printable(n.Name)
 	if n.Dir && n.Path != "/" {
 		text += "/"
 	}
 	if n.Link != "" {
-		text += " → " + show.Name(n.Link)
+		text += " → " + pathname.Printable(n.Link)
 	}
 	return text
 }
@@ -141,12 +142,12 @@ func origin(n explain.Node) string {
 	case n.Kind == rootfs.PlaceOwn || n.Rule == "default":
 		text = "every sandbox"
 	case n.Why != "":
-		text += "  " + show.Name(n.Why)
+		text += "  " + pathname.Printable(n.Why)
 	case n.From != "" && n.From != "default":
-		text += "  " + show.Name(n.From)
+		text += "  " + pathname.Printable(n.From)
 	}
 	if n.Host != "" {
-		text += "  from " + show.Name(n.Host)
+		text += "  from " + pathname.Printable(n.Host)
 	}
 	return text
 }
@@ -181,7 +182,7 @@ func (x *Explainer) html(file string) error {
 	}
 	var text strings.Builder
 	err = page.Execute(&text, map[string]any{
-		"Head": x.head(), "Policy": show.Name(x.d.Plan.PolicyFile), "Digest": x.d.Plan.PolicyDigest, "Version": version.Version,
+		"Head": x.head(), "Policy": pathname.Printable(x.d.Plan.PolicyFile), "Digest": x.d.Plan.PolicyDigest, "Version": version.Version,
 		"Root": grow(x.files.Nodes()),
 	})
 	if err != nil {

@@ -14,6 +14,7 @@ import (
 	"github.com/sandboxrun/sandboxrun/container/scrub"
 	"github.com/sandboxrun/sandboxrun/fault"
 	"github.com/sandboxrun/sandboxrun/record"
+	"github.com/sandboxrun/sandboxrun/rootfs/pathname"
 )
 
 // Redact is the command redact.
@@ -77,15 +78,15 @@ func (p *Commands) showScrubbed(report *scrub.Report, dry bool) {
 	for _, one := range report.Changed {
 		var values []string
 		for _, name := range slices.Sorted(maps.Keys(one.Values)) {
-			values = append(values, fmt.Sprintf("%d %s", one.Values[name], show.Name(name)))
+			values = append(values, fmt.Sprintf("%d %s", one.Values[name], pathname.Printable(name)))
 		}
-		fmt.Fprintf(p.Out, "%s: %s\n", show.Name(one.Path), strings.Join(values, ", "))
+		fmt.Fprintf(p.Out, "%s: %s\n", pathname.Printable(one.Path), strings.Join(values, ", "))
 		if one.Elsewhere > 0 && !dry {
-			p.Warn(fmt.Sprintf("%s has %d other hard links, not named, that keep the values", show.Name(one.Path), one.Elsewhere))
+			p.Warn(fmt.Sprintf("%s has %d other hard links, not named, that keep the values", pathname.Printable(one.Path), one.Elsewhere))
 		}
 	}
 	for _, left := range report.Left {
-		p.Warn(fmt.Sprintf("left: %s: %s", show.Name(left.Path), show.Printable(left.Why)))
+		p.Warn(fmt.Sprintf("left: %s: %s", pathname.Printable(left.Path), show.Printable(left.Why)))
 	}
 	done := "replaced"
 	if dry {

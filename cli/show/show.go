@@ -29,14 +29,6 @@ func Printable(s string) string {
 	}, s)
 }
 
-// Name quotes a name that has control characters, so that it can neither control a terminal nor end a line.
-func Name(s string) string {
-	if strings.ContainsFunc(s, func(r rune) bool { return !strconv.IsPrint(r) || r == '\ufffd' }) {
-		return strconv.QuoteToASCII(s)
-	}
-	return s
-}
-
 // Size formats a number of bytes as in a policy: "256M".
 func Size(bytes float64) string {
 	n, unit := int64(bytes), " bytes"

@@ -175,6 +175,7 @@ struct fx_view_step {
 struct fx_view_check {
 	const char *path;
 	int denied;             // it cannot be opened
+	int empty;              // and if it can, nothing is in it
 	int writable;
 	uint64_t dev, ino;      // else it is this file, on a read-only mount
 };

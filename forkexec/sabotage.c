@@ -1,6 +1,7 @@
 //go:build sabotage
 
 // Only in builds for tests. SANDBOXRUN_SABOTAGE names the layers that are left out, with commas between them.
+#define _GNU_SOURCE
 #include <stdlib.h>
 #include <string.h>
 #include "child.h"

@@ -157,10 +157,10 @@ static int attach(struct fx_view_step *s)
 	return r;
 }
 
-// mask hides a directory by an empty one that cannot be opened, anything else by a device that cannot be opened on such a mount.
+// mask hides a directory by an empty one, anything else by an empty file, or a device that cannot be opened on such a mount.
 static int mask(const struct fx_view_step *s, int directory)
 {
-	int tree = directory ? new_tmpfs("mode=0,nr_inodes=2,size=4k", s->attributes) : clone_at(AT_FDCWD, "/dev/null");
+	int tree = directory ? new_tmpfs(s->source, s->attributes) : clone_at(AT_FDCWD, s->source);
 	if (tree < 0)
 		return -1;
 	int r = directory ? 0 : protect(tree, s->attributes, 0);
@@ -223,6 +223,30 @@ int fx_show_view(struct fx_exec *x, size_t from, size_t to, size_t *failed)
 	return r;
 }
 
+// has_nothing says whether a file is a regular one without content, or a directory without entries but itself and its parent.
+static int has_nothing(int fd)
+{
+	struct stat st;
+	char entries[512] __attribute__((aligned(8)));
+	if (fstat(fd, &st) < 0)
+		return 0;
+	if (S_ISREG(st.st_mode))
+		return st.st_size == 0;
+	if (!S_ISDIR(st.st_mode))
+		return 0;
+	for (long n; (n = syscall(SYS_getdents64, fd, entries, sizeof entries)) != 0;) {
+		if (n < 0)
+			return 0;
+		for (long at = 0; at < n;) {
+			const char *e = entries + at, *name = e + 19; // struct linux_dirent64
+			if (strcmp(name, ".") != 0 && strcmp(name, "..") != 0)
+				return 0;
+			at += *(const unsigned short *)(e + 16);
+		}
+	}
+	return 1;
+}
+
 // fx_check_view looks, with the program's rights and in its place, whether it sees what it is to see, and nothing of what is hidden
 // from it.
 int fx_check_view(const struct fx_exec *x, size_t *failed)
@@ -234,9 +258,13 @@ int fx_check_view(const struct fx_exec *x, size_t *failed)
 			int fd = open(k->path, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
 			if (fd < 0 && (errno == EACCES || errno == ENOENT || errno == ENOTDIR))
 				continue;
+			int held = fd >= 0 && k->empty && has_nothing(fd);
 			if (fd >= 0)
 				errno = EEXIST;
-			return close_keeping(fd);
+			close_keeping(fd);
+			if (held)
+				continue;
+			return -1;
 		}
 		struct stat st;
 		struct statfs fs;

@@ -27,8 +27,8 @@ const (
 	ViewFile     ViewKind = C.FX_VIEW_FILE      // make an empty file
 	ViewLink     ViewKind = C.FX_VIEW_LINK      // make a link to Source
 	ViewAgain    ViewKind = C.FX_VIEW_AGAIN     // show what is under the cover
-	ViewMaskDir  ViewKind = C.FX_VIEW_MASK_DIR  // hide the directory Target
-	ViewMaskFile ViewKind = C.FX_VIEW_MASK_FILE // hide what else is at Target
+	ViewMaskDir  ViewKind = C.FX_VIEW_MASK_DIR  // hide the directory Target by a tmpfs with the options Source
+	ViewMaskFile ViewKind = C.FX_VIEW_MASK_FILE // hide what else is at Target by Source
 )
 
 // ViewStep is one step of showing one exec what others do not see.
@@ -45,6 +45,7 @@ type ViewStep struct {
 type ViewCheck struct {
 	Path     string
 	Denied   bool // it cannot be opened
+	Empty    bool // and if it can, nothing is in it
 	Writable bool
 	Dev, Ino uint64 // else it is this file, on a read-only mount unless Writable
 }
@@ -98,7 +99,7 @@ func (e *Extra) layout(m *cmem, x *C.struct_fx_exec) {
 		list := make([]C.struct_fx_view_check, len(e.Checks))
 		for i, k := range e.Checks {
 			list[i] = C.struct_fx_view_check{
-				path: m.str(k.Path), denied: C.int(number(k.Denied)), writable: C.int(number(k.Writable)),
+				path: m.str(k.Path), denied: C.int(number(k.Denied)), empty: C.int(number(k.Empty)), writable: C.int(number(k.Writable)),
 				dev: C.uint64_t(k.Dev), ino: C.uint64_t(k.Ino),
 			}
 		}

@@ -91,7 +91,11 @@ print("fine")`)
 
 			r := b.outcome(c, p, "python3", "-c", touch+`touch(400); print("GOT ALL")`)
 			b.expect(r, result.MemoryExceeded, result.FindingMemory, 137)
-			if r.Usage.MaxRSSBytes < 64<<20 || r.Usage.MaxRSSBytes > (128+64)<<20 {
+			most := int64(128 + 64)
+			if by == spec.ByWatcher { // how far a program comes before the next look is the machine's load
+				most = 399
+			}
+			if r.Usage.MaxRSSBytes < 64<<20 || r.Usage.MaxRSSBytes > most<<20 {
 				b.t.Errorf("it had up to %d MiB", r.Usage.MaxRSSBytes>>20)
 			}
 			b.expect(b.outcome(c, p, "sh", "-c", "head -c 400m /dev/zero | tail -c 400m | wc -c; sleep 5"), result.MemoryExceeded, result.FindingMemory, 137)

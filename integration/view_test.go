@@ -102,6 +102,31 @@ func TestViews(t *testing.T) {
 	})
 }
 
+// TestViewsOfEmptyDenies: what the policy denies as empty reads as empty in every view, also what a view alone would show. An exec's own deny
+// closes it. The control is a policy without the denies.
+func TestViewsOfEmptyDenies(t *testing.T) {
+	flavours(t, func(b *box) {
+		b.file("in/gold", "THE-GOLD")
+		b.file("in/dir/answer", "THE-ANSWER")
+		b.file("tests/gold", "THE-GOLD")
+		b.file("tests/dir/answer", "THE-ANSWER")
+		b.file("tests/case", "THE-CASE")
+		var denies []object
+		for _, p := range []string{"in/gold", "in/dir", "tests/gold", "tests/dir"} {
+			denies = append(denies, object{"path": b.path(p), "as": "empty"})
+		}
+		read := "cat " + b.path("tests/case") + "; cat " + b.path("in/gold") + " " + b.path("tests/gold") + "; ls -A " + b.path("in/dir") + " " + b.path("tests/dir")
+		b.create("box", b.policy(object{"files": object{"read": []string{b.path("in")}, "deny": denies}}))
+		b.run("exec", "--read", b.path("tests"), "box", "--", "sh", "-c", read).exits(0).prints("THE-CASE").hides("THE-GOLD", "answer\n")
+		b.run("exec", "--deny", b.path("in/gold"), "--deny", b.path("in/dir"), "box", "--", "sh", "-c", "cat "+b.path("in/gold")+"; ls "+b.path("in/dir")).exits(2).
+			complains("gold: Permission denied", "dir': Permission denied")
+		b.run("delete", "box").exits(0)
+		b.create("box", b.policy(object{"files": object{"read": []string{b.path("in")}}}))
+		b.run("exec", "--read", b.path("tests"), "box", "--", "sh", "-c", read).exits(0).prints("THE-CASE", "THE-GOLDTHE-GOLD", "answer\n")
+		b.run("delete", "box").exits(0)
+	})
+}
+
 // TestViewsOfOthers: an exec that runs at the same time finds nothing of a view. The control is the exec with the view, which finds it.
 func TestViewsOfOthers(t *testing.T) {
 	flavours(t, func(b *box) {
@@ -242,6 +267,8 @@ func TestLifetimeExec(t *testing.T) {
 			b.run("exec", "--fresh", "/tmp", "--fresh", "~", "box", "--", "sh", "-c", "ls -A /tmp ~; test -e "+b.path("in")+" || echo hidden").exits(0).prints("hidden")
 			b.run("exec", "box", "--", "sh", "-c", "echo x >/scratch/a/data; head -c 2M /dev/zero >/tmp/big").exits(1).complains("Read-only", "No space")
 			b.run("exec", "--bind", b.path("in/data")+":/scratch/b/c", "box", "--", "sh", "-c", "cat /scratch/b/c /scratch/a/data; echo x >/scratch/f").exits(0).prints("THE-DATATHE-DATA")
+			b.run("exec", "--bind", b.path("in/data")+":/scratch/a/b", "--bind", b.path("in/data")+":/scratch/a/c/d", "box", "cat", "/scratch/a/b", "/scratch/a/c/d", "/scratch/a/data").
+				exits(0).prints("THE-DATATHE-DATATHE-DATA") // beside a mount
 			if out := b.run("exec", "box", "--", "sh", "-c", "ls -A ~ /scratch"); strings.Contains(out.stdout, "f") || strings.Contains(out.stdout, "b\n") {
 				b.t.Errorf("left: %v", out)
 			}

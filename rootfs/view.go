@@ -2,7 +2,6 @@ package rootfs
 
 import (
 	"io/fs"
-	"slices"
 
 	"github.com/sandboxrun/sandboxrun/fault"
 )
@@ -96,11 +95,6 @@ type View struct {
 
 // EmptyFile is an empty file inside, in sandboxes that deny a path as empty: what an exec covers such a path by.
 const EmptyFile = "/dev/.empty"
-
-// DeniesEmpty says whether a path is denied as empty.
-func (v *View) DeniesEmpty() bool {
-	return slices.ContainsFunc(v.Masked, func(d Denied) bool { return d.Empty }) || slices.ContainsFunc(v.Absent, func(d Denied) bool { return d.Empty })
-}
 
 // Invalid is the error of a policy that this machine cannot carry out.
 func Invalid(hint, format string, args ...any) *fault.Error {

@@ -30,8 +30,8 @@ type Extra struct {
 	Links []rootfs.Entry
 	// After is all that the exec sees.
 	After *rootfs.View
-	// Masked is what the exec must not be able to open.
-	Masked []string
+	// Masked is what the exec must not be able to open, or must find nothing in.
+	Masked []rootfs.Mount
 	// Warnings are said with the exec's result.
 	Warnings []string
 }
@@ -91,7 +91,7 @@ func (x *Extra) compare(before, after *rootfs.View) {
 			x.Again = append(x.Again, m.Target)
 		}
 		if m.Kind == rootfs.MountMask && !m.Link {
-			x.Masked = append(x.Masked, m.Target)
+			x.Masked = append(x.Masked, m)
 		}
 	}
 }
@@ -106,7 +106,7 @@ func (x *Extra) links(before, after *rootfs.View) {
 }
 
 func sameMount(a, b rootfs.Mount) bool {
-	return a.Kind == b.Kind && a.Source == b.Source && a.Writable == b.Writable && a.Content == b.Content
+	return a.Kind == b.Kind && a.Source == b.Source && a.Writable == b.Writable && a.Content == b.Content && a.Empty == b.Empty
 }
 
 // absent says what cannot be hidden, because it is not there.

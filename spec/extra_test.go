@@ -90,8 +90,8 @@ func extraOf(t *testing.T, text string) string {
 	for _, p := range x.Again {
 		list = append(list, "+"+p)
 	}
-	for _, p := range x.Masked {
-		list = append(list, "-"+p)
+	for _, m := range x.Masked {
+		list = append(list, "-"+m.Target)
 	}
 	return strings.Join(list, ", ")
 }

@@ -126,7 +126,7 @@ func View(plan *spec.Plan, t Trees, found *Sights) []forkexec.Op {
 			s.bindAt(i, m, newRoot+m.Target)
 		}
 	}
-	if plan.View.DeniesEmpty() {
+	if len(plan.Files.DenyEmpty) > 0 {
 		s.ops = append(s.ops, forkexec.Op{Kind: forkexec.OpFile, Target: newRoot + rootfs.EmptyFile, Flags: 0o444})
 	}
 	s.ops = append(s.ops, found.steps()...)

@@ -136,12 +136,13 @@ func (m *maker) coverDir(dir string, missing []point) error {
 			"%s: nothing is at %q inside, and programs can write in %q", missing[0].from, missing[0].name, dir)
 	}
 	m.step(forkexec.ViewStep{Kind: forkexec.ViewCover, Target: dir, Source: m.options(&st)})
+	there := map[string]bool{} // a missing path may begin with these
 	if fresh {
-		m.againMounts(dir)
+		there = m.againMounts(dir)
 	} else if err := m.againAll(f, dir, missing[0]); err != nil {
 		return err
 	}
-	m.makePoints(dir, missing)
+	m.makePoints(dir, missing, there)
 	attributes := uint64(unix.MOUNT_ATTR_NOSUID | unix.MOUNT_ATTR_NODEV)
 	if on.Flags&unix.ST_NOEXEC != 0 {
 		attributes |= unix.MOUNT_ATTR_NOEXEC
@@ -214,14 +215,20 @@ func (m *maker) again(dir int, entry string) {
 	m.step(forkexec.ViewStep{Kind: forkexec.ViewAgain, Target: entry})
 }
 
-// againMounts shows what the sandbox has mounted in a directory that the exec has for itself: nothing else is in that yet.
-func (m *maker) againMounts(dir string) {
+// againMounts shows what the sandbox has mounted in a directory that the exec has for itself: nothing else is in that yet. It says which
+// directories on the way to mounts it has shown: they are the exec's own too.
+func (m *maker) againMounts(dir string) map[string]bool {
+	ways := map[string]bool{}
 	seen := map[string]bool{}
 	for _, k := range m.x.After.Mounts {
 		if k.Pin || k.Target == dir || !pathname.Within(k.Target, dir) || slices.ContainsFunc(m.x.Mounts, func(n rootfs.Mount) bool { return n.Target == k.Target }) {
 			continue
 		}
-		entry, below, _ := strings.Cut(strings.TrimPrefix(k.Target, dir+"/"), "/")
+		rel := strings.TrimPrefix(k.Target, dir+"/")
+		for up := path.Dir(rel); up != "."; up = path.Dir(up) {
+			ways[up] = true
+		}
+		entry, below, _ := strings.Cut(rel, "/")
 		if seen[entry] {
 			continue
 		}
@@ -233,16 +240,17 @@ func (m *maker) againMounts(dir string) {
 		m.step(forkexec.ViewStep{Kind: kind, Target: entry})
 		m.step(forkexec.ViewStep{Kind: forkexec.ViewAgain, Target: entry})
 	}
+	return ways
 }
 
 // makePoints makes what is missing, with the directories on the way.
-func (m *maker) makePoints(dir string, missing []point) {
+func (m *maker) makePoints(dir string, missing []point, there map[string]bool) {
 	made := map[string]bool{}
 	for _, p := range missing {
 		rel := strings.TrimPrefix(strings.TrimPrefix(p.name, dir), "/")
 		parts := strings.Split(rel, "/")
 		for i := 1; i < len(parts); i++ {
-			if up := strings.Join(parts[:i], "/"); !made[up] {
+			if up := strings.Join(parts[:i], "/"); !made[up] && !there[up] {
 				made[up] = true
 				m.step(forkexec.ViewStep{Kind: forkexec.ViewDir, Target: up})
 			}

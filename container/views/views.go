@@ -74,8 +74,8 @@ func (sb Sandbox) Show(x *spec.Extra) (_ *Shown, err error) {
 			m.mask(k)
 		}
 	}
-	for _, p := range x.Masked {
-		m.out.Checks = append(m.out.Checks, forkexec.ViewCheck{Path: p, Denied: true})
+	for _, k := range x.Masked {
+		m.out.Checks = append(m.out.Checks, forkexec.ViewCheck{Path: k.Target, Denied: true, Empty: k.Empty})
 	}
 	return m.out, nil
 }
@@ -209,11 +209,16 @@ func (m *maker) grant(k rootfs.Mount) idmap.Grant {
 
 func (m *maker) mask(k rootfs.Mount) {
 	const safe = unix.MOUNT_ATTR_RDONLY | unix.MOUNT_ATTR_NOSUID | unix.MOUNT_ATTR_NODEV | unix.MOUNT_ATTR_NOEXEC
-	kind := forkexec.ViewMaskFile
-	if k.Dir {
-		kind = forkexec.ViewMaskDir
+	s := forkexec.ViewStep{Kind: forkexec.ViewMaskFile, Source: "/dev/null", Target: k.Target, Attributes: safe}
+	switch {
+	case k.Dir && k.Empty:
+		s.Kind, s.Source = forkexec.ViewMaskDir, "mode=0555,nr_inodes=2,size=4k"
+	case k.Dir:
+		s.Kind, s.Source = forkexec.ViewMaskDir, "mode=0,nr_inodes=2,size=4k"
+	case k.Empty:
+		s.Source = rootfs.EmptyFile
 	}
-	m.step(forkexec.ViewStep{Kind: kind, Target: k.Target, Attributes: safe})
+	m.step(s)
 }
 
 // open opens a path of the sandbox of which no part is a link.

@@ -37,6 +37,7 @@ type making struct {
 	relay   *relayproc.Process
 	own     []unix.SockFilter // the compiled filter
 	short   *forkexec.Launch  // if it was made before the sandbox had its id
+	confirm func() error      // nil, or what may still refuse it
 }
 
 // Create builds a sandbox and leaves it ready for Exec. It ends with its owner; without one only Delete ends it.
@@ -180,30 +181,17 @@ func (sb *Sandbox) furnish(plan *spec.Plan, trees build.Trees, found *build.Sigh
 // complete begins the record, writes down what execs need to know, and lets process 1 go, to end with its owner.
 func (m *making) complete(of *os.File, o Options) error {
 	sb := m.Sandbox
-	if err := sb.startRecord(m.plan, o); err != nil {
+	if err := m.begin(o); err != nil {
 		return err
-	}
-	if !o.Once && m.short == nil {
-		var err error
-		if m.short, err = sb.shortLaunch(m.own); err != nil {
-			return err
-		}
-	}
-	if sb.state.Record != nil {
-		m.short = nil
-	}
-	if !o.Once || sb.state.Pool != nil { // another process opens it
-		var err error
-		sb.state.Paths = sb.view.Shown()
-		if sb.keptData, err = json.Marshal(sb.kept); err != nil {
-			return fmt.Errorf("save state: %w", err)
-		}
 	}
 	sealed, err := sb.seal(m.plan, m.short, m.root, m.own)
 	if err != nil {
 		return err
 	}
 	defer sealed.Close()
+	if err := m.confirmed(); err != nil {
+		return err
+	}
 	if err := m.relay.Serve(sb.state.ID, sb.state.Record); err != nil {
 		m.relay = nil
 		return err
@@ -220,6 +208,41 @@ func (m *making) complete(of *os.File, o Options) error {
 		return fail(fault.StateUnusable, fault.DiskHint, "create sandbox: %w", err)
 	}
 	return nil
+}
+
+// begin begins the record, and prepares what other processes need to use the sandbox.
+func (m *making) begin(o Options) (err error) {
+	sb := m.Sandbox
+	if o.Record != "" { // none is begun for what is not given
+		if err := m.confirmed(); err != nil {
+			return err
+		}
+	}
+	if err := sb.startRecord(m.plan, o); err != nil {
+		return err
+	}
+	if !o.Once && m.short == nil {
+		if m.short, err = sb.shortLaunch(m.own); err != nil {
+			return err
+		}
+	}
+	if sb.state.Record != nil {
+		m.short = nil
+	}
+	if !o.Once || sb.state.Pool != nil {
+		sb.state.Paths = sb.view.Shown()
+		if sb.keptData, err = json.Marshal(sb.kept); err != nil {
+			return fmt.Errorf("save state: %w", err)
+		}
+	}
+	return nil
+}
+
+func (m *making) confirmed() error {
+	if m.confirm == nil {
+		return nil
+	}
+	return m.confirm()
 }
 
 // discard removes what has been made of a sandbox that is not complete.

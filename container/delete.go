@@ -97,12 +97,17 @@ func (sb *Sandbox) Delete(key ed25519.PrivateKey) error {
 	return s.remove(id, c, sb.state, record.Deleted, key)
 }
 
+// KillInit has the kernel end process 1, and with it everything inside. It does not wait for that.
+func (sb *Sandbox) KillInit() {
+	_ = unix.PidfdSendSignal(int(sb.init.Fd()), unix.SIGKILL, nil, 0) // it may have ended
+}
+
 // end kills process 1. The kernel kills everything else in its PID namespace, and the nested ones, before that is gone.
 func (sb *Sandbox) end() {
 	if sb.init == nil {
 		return
 	}
-	_ = unix.PidfdSendSignal(int(sb.init.Fd()), unix.SIGKILL, nil, 0) // it may have ended
+	sb.KillInit()
 	procfs.PidfdWait(sb.init, -1)
 	if sb.child {
 		_ = unix.Waitid(unix.P_PIDFD, int(sb.init.Fd()), nil, unix.WEXITED, nil)

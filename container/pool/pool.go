@@ -1,6 +1,7 @@
 package pool
 
 import (
+	"errors"
 	"sync"
 	"time"
 
@@ -35,6 +36,7 @@ type Pool struct {
 type entry struct {
 	*container.Ready
 	decided *Decision
+	made    circumstances // of this process, when it was built
 }
 
 // New fills a pool and keeps it full until Close. An error is that of the first sandbox that cannot be made.
@@ -57,11 +59,15 @@ func (p *Pool) build() (*entry, error) {
 	if err != nil {
 		return nil, err
 	}
+	made, err := ownCircumstances()
+	if err != nil {
+		return nil, err
+	}
 	r, err := p.config.Store.Prepare(d.Plan)
 	if err != nil {
 		return nil, err
 	}
-	return &entry{r, d}, nil
+	return &entry{r, d, made}, nil
 }
 
 // again is how long a pool waits after a sandbox could not be made.
@@ -161,18 +167,33 @@ func (p *Pool) Ready() int {
 	return len(p.ready)
 }
 
-// take hands a sandbox over to who may have it: one that is as it would be if it were made now. What is not is removed.
-func (p *Pool) take(id string, o container.Options, fits func(*entry) bool) (*container.Sandbox, *Decision, error) {
+// take hands a sandbox over to who may have it: one that is as it would be if it were made now. What is not is removed. Whether it is takes about
+// as long as the handing over, so the one goes on beside the other; the sandbox is given when both are done.
+func (p *Pool) take(id string, o container.Options, fits func(*entry) error) (*container.Sandbox, *Decision, error) {
 	defer p.more()
 	o.Versions = p.config.Versions
 	why := errNone
 	for e := p.pop(); e != nil; e = p.pop() {
-		if !e.Alive() || !fits(e) {
+		if !e.Alive() {
+			e.Discard()
+			continue
+		}
+		if err := fits(e); err != nil {
+			if now, nerr := ownCircumstances(); nerr == nil && now == e.made {
+				p.putBack(e) // for others
+				return nil, nil, err
+			}
 			e.Discard()
 			why = errChanged
 			continue
 		}
-		sb, err := e.HandOver(id, o)
+		same := make(chan error, 1)
+		go func() { same <- e.decided.holds() }()
+		sb, err := e.HandOver(id, o, sync.OnceValue(func() error { return <-same }))
+		if errors.Is(err, errChanged) {
+			why = err
+			continue
+		}
 		if err != nil && e.Kept() {
 			p.putBack(e)
 		}
@@ -183,7 +204,11 @@ func (p *Pool) take(id string, o container.Options, fits func(*entry) bool) (*co
 
 // Take is for this process itself: it hands over a sandbox that is as it would be if it were made now. The error says why there is none.
 func (p *Pool) Take(id string, o container.Options) (*container.Sandbox, error) {
-	sb, _, err := p.take(id, o, func(e *entry) bool { return e.decided.holds(e.decided.Env) })
+	ours, err := ownCircumstances()
+	if err != nil {
+		return nil, err
+	}
+	sb, _, err := p.take(id, o, func(e *entry) error { return ours.other(&e.made) })
 	return sb, err
 }
 

@@ -14,8 +14,8 @@ import (
 //	caller -> pool   kind, id, policy, owner's pid or empty, owner's start time, record directory, options
 //	pool -> caller   "ok", id, directory to start in or empty    | "no", why: the caller goes the ordinary way
 //	caller -> pool   "mine": from here on the sandbox is the caller's. Without this word the pool removes it again
-//	caller -> pool   "end", only if its kind is run: the pool removes the sandbox
-//	pool -> caller   "ok" when that is done
+//	caller -> pool   "end", only if its kind is run
+//	pool -> caller   "ok": the sandbox is killed, and the pool removes what is left of it
 const (
 	kindRun    = "run"
 	kindCreate = "create"

@@ -21,6 +21,7 @@ import (
 var (
 	errNone    = errors.New("no sandbox is ready")
 	errChanged = errors.New("those that were ready would not be made so now")
+	errCaller  = errors.New("the policy means something else to this caller")
 	errRequest = errors.New("it is no request to a pool")
 	errPolicy  = errors.New("the pool has another policy")
 )
@@ -102,19 +103,15 @@ func (p *Pool) answer(conn *net.UnixConn) {
 		return
 	}
 	if request[0] == kindRun && endsHere(conn) {
-		err = sb.Delete(nil)
-		_ = send(conn, answerTo(err)...)
+		sb.KillInit()
+		_ = send(conn, wordOK) // nobody has to wait while the kernel dissolves it and its directory is removed
+		if err := sb.Delete(nil); err != nil {
+			p.config.Trouble(err)
+		}
 		return
 	}
 	done()
 	sb.AwaitEnd()
-}
-
-func answerTo(err error) []string {
-	if err != nil {
-		return []string{wordNo, err.Error()}
-	}
-	return []string{wordOK}
 }
 
 func isMine(conn net.Conn) error {
@@ -145,23 +142,27 @@ func (p *Pool) claim(conn *net.UnixConn, request []string) (*container.Sandbox, 
 		return nil, "", err
 	}
 	defer who.close()
-	if err := who.like(); err != nil {
+	theirs, err := who.circumstances()
+	if err != nil {
 		return nil, "", err
-	}
-	if !p.meant(kind, named, who.cwd) {
-		return nil, "", errPolicy
 	}
 	o := container.Options{Record: record}
 	if o.Owner, err = ownerOf(kind, request[3], request[4], who.pid); err != nil {
 		return nil, "", err
 	}
-	sb, d, err := p.take(id, o, func(e *entry) bool {
+	sb, d, err := p.take(id, o, func(e *entry) error {
 		d := e.decided
-		switch {
-		case slices.Contains(options, optionEnv) && (d.Policy.Network.EnvURLs || d.Plan.Relay != nil), slices.Contains(options, optionQuiet) && len(e.Warnings()) > 0:
-			return false
+		if err := theirs.other(&e.made); err != nil {
+			return err
 		}
-		return d.Plan.Exec.CoreLimit() <= who.core && d.holds(who.env)
+		switch {
+		case !p.meant(kind, named, who.cwd):
+			return errPolicy
+		case slices.Contains(options, optionEnv) && (d.Policy.Network.EnvURLs || d.Plan.Relay != nil), slices.Contains(options, optionQuiet) && len(e.Warnings()) > 0,
+			d.Plan.Exec.CoreLimit() > who.core, !d.means(who.env):
+			return errCaller
+		}
+		return nil
 	})
 	if err != nil {
 		return nil, "", err

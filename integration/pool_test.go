@@ -156,6 +156,20 @@ func TestPool(t *testing.T) {
 	})
 }
 
+// TestPoolEnds: a pool that ends has removed what the last run has left, although that was not awaited. The control is a run that goes on.
+func TestPoolEnds(t *testing.T) {
+	flavours(t, func(b *box) {
+		policy := b.policy(object{"limits": object{"pids": 64, "memory": "256M"}})
+		for range 5 {
+			b.run("pool", "--policy", policy, "--size", "1", "--", w.binary, "run", "--policy", policy, "--", "true").exits(0)
+			same(b.t, "it has left", ".base .lock", names(b.state))
+		}
+		b.run("pool", "--policy", policy, "--size", "1", "--", "/bin/sh", "-c", w.binary+" run --policy "+policy+" -- sleep 3 >/dev/null 2>&1 & sleep 1").exits(0)
+		same(b.t, "running", 1, len(b.ids()))
+		eventually(b.t, "it ends, and removes itself", func() bool { return names(b.state) == ".base .lock" })
+	})
+}
+
 // codeOf is the code of the error that a command has printed.
 func codeOf(a *answer) string {
 	_, text, _ := strings.Cut(a.stderr, "sandboxrun: ")

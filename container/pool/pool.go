@@ -2,6 +2,7 @@ package pool
 
 import (
 	"errors"
+	"net"
 	"sync"
 	"time"
 
@@ -28,7 +29,8 @@ type Pool struct {
 	ready  []*entry // the oldest first
 	busy   int      // claims whose programs run, or that are just being answered
 	closed bool
-	wanted chan struct{} // there is room for more
+	once   map[*net.UnixConn]chan struct{} // of those that were given for a run; closed when they are removed
+	wanted chan struct{}                   // there is room for more
 	filled sync.WaitGroup
 }
 
@@ -41,7 +43,7 @@ type entry struct {
 
 // New fills a pool and keeps it full until Close. An error is that of the first sandbox that cannot be made.
 func New(c Config) (*Pool, error) {
-	p := &Pool{config: c, wanted: make(chan struct{}, 1)}
+	p := &Pool{config: c, wanted: make(chan struct{}, 1), once: map[*net.UnixConn]chan struct{}{}}
 	for range c.Size {
 		e, err := p.build()
 		if err != nil {
@@ -212,6 +214,39 @@ func (p *Pool) Take(id string, o container.Options) (*container.Sandbox, error) 
 	return sb, err
 }
 
+// runs counts a sandbox that was given for a run, until the function that it returns is called.
+func (p *Pool) runs(conn *net.UnixConn) func() {
+	removed := make(chan struct{})
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.once[conn] = removed
+	return func() {
+		p.mu.Lock()
+		delete(p.once, conn)
+		p.mu.Unlock()
+		close(removed)
+	}
+}
+
+// awaitRemovals waits for those whose run has ended.
+func (p *Pool) awaitRemovals() {
+	p.mu.Lock()
+	var all []chan struct{}
+	for conn, removed := range p.once {
+		if raw, err := conn.SyscallConn(); err == nil {
+			_ = raw.Control(func(fd uintptr) {
+				if hungUp(int(fd)) {
+					all = append(all, removed)
+				}
+			})
+		}
+	}
+	p.mu.Unlock()
+	for _, removed := range all {
+		<-removed
+	}
+}
+
 // Close ends all that are ready. What was handed over lives on.
 func (p *Pool) Close() {
 	p.mu.Lock()
@@ -222,6 +257,7 @@ func (p *Pool) Close() {
 		close(p.wanted)
 	}
 	p.mu.Unlock()
+	p.awaitRemovals()
 	p.filled.Wait()
 	for _, e := range list {
 		e.Discard()

@@ -95,40 +95,36 @@ func (p *Pool) answer(conn *net.UnixConn) {
 		return
 	}
 	id := sb.State().ID
+	var word string
 	if err = send(conn, wordOK, id, dir); err == nil {
-		err = isMine(conn)
+		word, err = taken(conn)
 	}
 	if err != nil { // its claimer has not got it
 		_ = sb.Delete(nil) // else it ends with its owner, and the next sweep tries again
 		return
 	}
-	if request[0] == kindRun && endsHere(conn) {
-		sb.KillInit()
-		_ = send(conn, wordOK) // nobody has to wait while the kernel dissolves it and its directory is removed
-		if err := sb.Delete(nil); err != nil {
-			p.config.Trouble(err)
-		}
+	if word == wordMine {
+		done()
+		sb.AwaitEnd()
 		return
 	}
-	done()
-	sb.AwaitEnd()
+	defer p.runs(conn)()
+	if conn.SetDeadline(time.Time{}) == nil {
+		_, _ = receive(conn) // nothing but the end comes
+	}
+	sb.KillInit()
+	if err := sb.Delete(nil); err != nil {
+		p.config.Trouble(err)
+	}
 }
 
-func isMine(conn net.Conn) error {
-	word, err := receive(conn)
-	if err == nil && !slices.Equal(word, []string{wordMine}) {
+// taken is the word by which a claimer takes a sandbox.
+func taken(conn net.Conn) (string, error) {
+	text, err := receive(conn)
+	if err == nil && !slices.Equal(text, []string{wordMine}) && !slices.Equal(text, []string{wordOnce}) {
 		err = errRequest
 	}
-	return err
-}
-
-// endsHere waits for the claimer of a sandbox for one run, and says whether it wants it to be removed here.
-func endsHere(conn net.Conn) bool {
-	if conn.SetDeadline(time.Time{}) != nil {
-		return false
-	}
-	word, err := receive(conn)
-	return err == nil && slices.Equal(word, []string{wordEnd})
+	return strings.Join(text, ""), err
 }
 
 // claim finds out who asks, and hands a sandbox over.

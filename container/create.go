@@ -69,6 +69,7 @@ func (s *Store) Create(id string, plan *spec.Plan, o Options) (*Sandbox, error) 
 		return nil, diagnose.NoNextBest(err, plan.BestEffort)
 	}
 	m.release()
+	s.phase("completion")
 	return m.Sandbox, nil
 }
 
@@ -103,6 +104,7 @@ func (m *making) build() (err error) {
 	if sb.dir, err = m.root.Open("."); err != nil {
 		return fmt.Errorf("create sandbox: %w", err)
 	}
+	sb.store.phase("state directory")
 	compiled := compileFilters(m.plan)
 	checks := check.New(m.plan.Checks, m.plan.View, sb.store.path)
 	m.plan = sb.sabotage(m.plan)
@@ -115,6 +117,7 @@ func (m *making) build() (err error) {
 	if err := m.launch(trees == nil); err != nil {
 		return err
 	}
+	sb.store.phase("process 1, by libcontainer")
 	if err := sb.hold(m.plan); err != nil {
 		return err
 	}
@@ -122,15 +125,18 @@ func (m *making) build() (err error) {
 	if err != nil {
 		return err
 	}
+	sb.store.phase("limits and relay")
 	if err := sb.furnish(m.plan, trees, build.Await(around, m.plan)); err != nil {
 		return err
 	}
+	sb.store.phase("files")
 	filter, err := compiled()
 	if err != nil {
 		return fail(fault.SandboxUnavailable, "", "create sandbox: %w", err)
 	}
 	m.own, sb.asking = filter.own, filter.asking
 	sb.state.Checks, err = checks.Run(sb.checked(filter.own))
+	sb.store.phase("checks")
 	return err
 }
 

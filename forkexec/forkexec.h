@@ -62,6 +62,7 @@ struct fx_cgroup {
 #define FX_CGROUPS 4
 #define FX_GROUP_PATH 1024
 
+extern int64_t fx_begun_us; // when this process began, by fx_now_us
 extern int fx_first_parent; // who called this command: by the time that Go asks, that process may have ended
 
 #define FX_CALLER_LIMITS 6

@@ -76,7 +76,7 @@ func (p *Commands) exec(c *cli.Context) error {
 	if c.Bool("stdin") || req.Tty != nil {
 		req.Stdin = p.In
 	}
-	store, err := container.OpenStore(p.StatePath(c))
+	store, err := p.OpenStore(c)
 	if err != nil {
 		return err
 	}
@@ -178,8 +178,10 @@ func (p *Commands) execute(sb *container.Sandbox, req container.Request, signals
 	if err != nil {
 		return err
 	}
+	p.Timings.Mark("start of the program")
 	signals.forward(running, term)
 	result, err := running.Wait()
+	p.Timings.Mark("program")
 	term.end()
 	if err != nil {
 		return err

@@ -101,7 +101,7 @@ func (p *Commands) run(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	store, err := container.OpenStore(p.StatePath(c))
+	store, err := p.OpenStore(c)
 	if err != nil {
 		return err
 	}
@@ -123,7 +123,7 @@ func (p *Commands) run(c *cli.Context) error {
 
 // remove removes a sandbox that was taken from a pool which has ended.
 func (p *Commands) remove(c *cli.Context, id string) error {
-	store, err := container.OpenStore(p.StatePath(c))
+	store, err := p.OpenStore(c)
 	if err != nil {
 		return err
 	}

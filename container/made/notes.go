@@ -143,6 +143,11 @@ func deniedIn(v *rootfs.View, source string) func(rel string) bool {
 			hidden[rel] = true
 		}
 	}
+	for _, g := range v.Gone {
+		if rel, err := filepath.Rel(source, g.Host); err == nil && filepath.IsLocal(rel) {
+			hidden[rel] = true
+		}
+	}
 	cover := spec.CoverOf(v)
 	for _, m := range v.Mounts {
 		if m.Kind != rootfs.MountMask {

@@ -29,11 +29,14 @@ type compiler struct {
 	scene   *rootfs.Index
 	classes map[string]class // of the scene's mounts, by target
 
-	denied  map[string]string // host paths that are hidden → the rule that says so
-	absent  []rootfs.Denied
-	present []rootfs.Denied   // what masks hide
-	hidden  []rootfs.LeftOut  // what base "host" leaves out
-	held    map[string]string // links on the way of a deny that a program could replace → the rule
+	denied   map[string]string // host paths that are hidden → the rule that says so
+	absent   []rootfs.Denied
+	present  []rootfs.Denied   // what masks hide
+	gone     []rootfs.Gone     // what overlays hide
+	overlays []rootfs.Overlay  // directories that could have one
+	emptied  []rootfs.Emptied  // what masks hide that should be gone
+	hidden   []rootfs.LeftOut  // what base "host" leaves out
+	held     map[string]string // links on the way of a deny that a program could replace → the rule
 }
 
 // class orders what is asked for at one place: the higher wins.

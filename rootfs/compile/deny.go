@@ -21,6 +21,8 @@ type denier struct {
 	missing map[string]string        // host paths that do not exist
 	names   map[string]string        // paths inside: every mount at or below one is hidden
 	empty   map[string]bool          // rules of which the masks read as empty
+	goner   map[string]bool          // of these, rules of what should be absent
+	gone    map[string]bool          // paths inside that are absent
 	masks   map[string]*rootfs.Mount // by target
 	shown   func(host string) iter.Seq2[string, *rootfs.Mount]
 	sources map[string]bool // of all binds, and all directories above
@@ -29,7 +31,7 @@ type denier struct {
 
 func (c *compiler) addDenies() error {
 	d := &denier{
-		compiler: c, hosts: c.denied, missing: map[string]string{}, names: map[string]string{}, masks: map[string]*rootfs.Mount{}, empty: map[string]bool{},
+		compiler: c, hosts: c.denied, missing: map[string]string{}, names: map[string]string{}, masks: map[string]*rootfs.Mount{}, empty: map[string]bool{}, goner: map[string]bool{}, gone: map[string]bool{},
 		shown: c.scene.HostNames(), sources: map[string]bool{}, workdir: c.startDir(),
 	}
 	for _, m := range c.scene.Mounts {
@@ -45,6 +47,12 @@ func (c *compiler) addDenies() error {
 			return err
 		}
 	}
+	for _, g := range sortedGrants(c.Policy.Gone) {
+		d.empty[g.From], d.goner[g.From] = true, true
+		if _, err := d.tree.Lstat(g.Path); err == nil {
+			d.rule(d.hosts, g.Path, g.From)
+		}
+	}
 	for _, p := range c.Hidden {
 		_, err := d.tree.Lstat(p)
 		d.note(p, rootfs.FromState, err)
@@ -52,6 +60,7 @@ func (c *compiler) addDenies() error {
 	d.addOthers()
 	d.addHardLinks()
 	d.findMasks()
+	d.findGone()
 	d.mount()
 	d.findAbsent()
 	for host, from := range d.missing {
@@ -184,7 +193,7 @@ func (d *denier) addOthers() {
 	}
 }
 
-// rule is note, but a rule that refuses wins over one that shows nothing.
+// rule is note, but a rule that refuses wins over one that shows nothing, and one by which something is absent over one by which it is empty.
 func (d *denier) rule(rules map[string]string, key, from string) {
 	if old, ok := rules[key]; !ok || d.before(from, old) {
 		rules[key] = from
@@ -192,8 +201,11 @@ func (d *denier) rule(rules map[string]string, key, from string) {
 }
 
 func (d *denier) before(a, b string) bool {
-	if d.empty[a] != d.empty[b] {
+	switch {
+	case d.empty[a] != d.empty[b]:
 		return !d.empty[a]
+	case d.goner[a] != d.goner[b]:
+		return d.goner[a]
 	}
 	return a < b
 }
@@ -317,7 +329,7 @@ func (d *denier) mount() {
 
 func (d *denier) masked(p string) bool {
 	for up := range pathname.Ups(p) {
-		if d.masks[up] != nil {
+		if d.masks[up] != nil || d.gone[up] {
 			return true
 		}
 	}

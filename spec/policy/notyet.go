@@ -13,9 +13,7 @@ type unsupported struct {
 
 // notYet lists the keys that are refused, because nothing enforces them. To support a key, delete its line here.
 func notYet() []unsupported {
-	return []unsupported{
-		{"files.hide_modules", nil},
-	}
+	return []unsupported{}
 }
 
 // refuse adds a problem for each unsupported key that the policy, as Canonical writes it, uses.

@@ -137,6 +137,7 @@ var beyond = map[string]struct{ ceiling, below, above string }{
 	"files.base":           {"", "[files]\nbase = 'none'", "[files]\nbase = 'host'"},
 	"files.base.rootfs":    {"[files]\nbase = { rootfs = '/usr' }", "[files]\nbase = { rootfs = '/usr' }", "[files]\nbase = { rootfs = '/other' }"},
 	"files.interpreters":   {"", "", "[files]\ninterpreters = ['python3']"},
+	"files.hide_modules":   {"[files]\nhide_modules = ['a']", "[files]\nhide_modules = ['b']", ""},
 	"files.packages":       {"", "", "[files]\npackages = ['mine']"},
 	"files.read":           {work, "[files]\nread = ['/work/in', '/usr/lib', '/work/new']\nmissing = 'skip'", "[files]\nread = ['/home/ada']"},
 	"files.write":          {work, "[files]\nwrite = ['/work/out']", "[files]\nwrite = ['/work']"},
@@ -199,7 +200,7 @@ var beyond = map[string]struct{ ceiling, below, above string }{
 // TestEveryKeyHasARule: a new key of the reference needs a rule, and an example that shows it hold.
 func TestEveryKeyHasARule(t *testing.T) {
 	// Load refuses these yet; their rules hold policies that other code has made.
-	unread := []string{"files.hide_modules", "processes.guard", "processes.steps", "views"}
+	unread := []string{"processes.guard", "processes.steps", "views"}
 	keys := policy.Keys()
 	for _, key := range keys {
 		table := slices.ContainsFunc(keys, func(k string) bool { return strings.HasPrefix(k, key+".") })

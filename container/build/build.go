@@ -127,7 +127,7 @@ func View(plan *spec.Plan, t Trees, found *Sights) []forkexec.Op {
 			s.hide(i, m)
 		}
 	}
-	if len(plan.Files.DenyEmpty) > 0 {
+	if len(plan.Files.DenyEmpty)+len(plan.Kept.HideModules) > 0 {
 		s.ops = append(s.ops, forkexec.Op{Kind: forkexec.OpFile, Target: newRoot + rootfs.EmptyFile, Flags: 0o444})
 	}
 	s.ops = append(s.ops, found.steps()...)

@@ -58,7 +58,7 @@ func writeSection(b *strings.Builder, k info, prefix string) {
 	case k.schema != nil:
 		title = full
 	}
-	doc := describe(k, strings.TrimSuffix(full, ".NAME"))
+	doc := describe(k)
 	if k.schema != nil {
 		doc = "" // its row has the description
 	}
@@ -75,7 +75,7 @@ func writeTable(b *strings.Builder, title, doc string, keys []info, prefix strin
 	}
 	b.WriteString("| key | value | meaning |\n|---|---|---|\n")
 	for _, k := range keys {
-		meaning := describe(k, under(prefix, k.name))
+		meaning := describe(k)
 		if k.required {
 			meaning = "Required. " + meaning
 		}

@@ -97,7 +97,7 @@ type Emptied struct {
 	Dir   string // inside
 	Names []string
 	Why   string // ready to print
-	From  string
+	From  string // the rule of the first
 }
 
 // LeftOut is a part of the host that a base leaves out.

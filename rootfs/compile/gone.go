@@ -85,7 +85,7 @@ func (d *denier) open(mode fs.FileMode, uid int) bool {
 // leaveEmpty notes what is empty and should be absent.
 func (d *denier) leaveEmpty(mask *rootfs.Mount, dir, name, why string) {
 	for i := range d.emptied {
-		if e := &d.emptied[i]; e.Dir == dir && e.Why == why && e.From == mask.From {
+		if e := &d.emptied[i]; e.Dir == dir && e.Why == why {
 			e.Names = append(e.Names, name)
 			return
 		}

@@ -82,6 +82,7 @@ type Gone struct {
 	Inside string `json:"inside"`
 	Host   string `json:"host"`
 	Dir    bool   `json:"dir,omitempty"`
+	Link   bool   `json:"link,omitempty"` // the host has a symbolic link there
 	From   string `json:"from"`
 }
 

@@ -37,7 +37,7 @@ func (d *denier) findGone() {
 		without[dir].Without = append(without[dir].Without, name)
 		delete(d.masks, target)
 		d.gone[target] = true
-		d.compiler.gone = append(d.compiler.gone, rootfs.Gone{Inside: target, Host: pathname.Join(m.Source, name), Dir: mask.Dir, From: mask.From})
+		d.compiler.gone = append(d.compiler.gone, rootfs.Gone{Inside: target, Host: pathname.Join(m.Source, name), Dir: mask.Dir, Link: mask.Link, From: mask.From})
 	}
 	for dir, m := range without {
 		class := d.classes[d.scene.Cover(dir).Target]

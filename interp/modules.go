@@ -2,7 +2,6 @@ package interp
 
 import (
 	"fmt"
-	"io/fs"
 	"path"
 	"slices"
 	"strings"
@@ -24,9 +23,6 @@ type Modules struct {
 func FindModules(tree hostfs.Tree, files rootfs.Policy, names []Item) *Modules {
 	f := &finder{Request: Request{Files: files, Tree: tree}, host: host{tree: tree, made: rootfs.Held(tree, files)}, re: newPatterns()}
 	s := &moduleSearch{finder: f, names: names, gone: map[string]string{}}
-	if len(names) == 0 {
-		return &s.out
-	}
 	s.addDirs()
 	for _, dir := range unique(s.dirs) {
 		s.in(dir)
@@ -98,33 +94,19 @@ func (s *moduleSearch) addBase(root string) {
 // dynload is the directory of a standard library that has its extension modules.
 const dynload = "lib-dynload"
 
-// searchBelow adds those below a directory, the nearest first, and follows no symlink.
+// searchBelow adds those below a directory.
 func (s *moduleSearch) searchBelow(top string) {
-	left := mostEntries
-	for queue := []string{s.real(top)}; len(queue) > 0; queue = queue[1:] {
-		dir := queue[0]
-		if info, err := s.tree.Lstat(dir); err != nil || !info.Mode.IsDir() {
-			continue
-		}
-		if s.isSite(dir) {
+	s.walk(top, func(dir string) bool {
+		switch {
+		case s.isSite(dir):
 			s.dirs = append(s.dirs, dir)
-			continue
-		}
-		if s.re.anyPython.MatchString(path.Base(dir)) {
+			return false
+		case s.re.anyPython.MatchString(path.Base(dir)):
 			s.dirs = append(s.dirs, dir)
 			s.addDir(path.Join(dir, dynload))
 		}
-		for _, name := range s.list(dir) {
-			if left--; left < 0 {
-				s.finder.out.Partial = append(s.finder.out.Partial, top)
-				return
-			}
-			p := path.Join(dir, name)
-			if info, err := s.tree.Lstat(p); err == nil && info.Mode.Type() == fs.ModeDir {
-				queue = append(queue, p)
-			}
-		}
-	}
+		return true
+	})
 }
 
 // addPaths adds what the .pth files in a site directory add to sys.path, and the eggs in it that are directories.

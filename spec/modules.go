@@ -17,6 +17,9 @@ const keyHideModules = "files.hide_modules"
 // hideModules returns the policy with the paths of its hidden modules.
 func hideModules(p *policy.Policy, h *Host, plan *Plan) *policy.Policy {
 	names := itemsOf(p, keyHideModules, p.Interpreters.HideModules)
+	if len(names) == 0 {
+		return p
+	}
 	found := interp.FindModules(h.Tree, p.Files, names)
 	with := *p
 	with.Files.Gone = found.Gone

@@ -1,6 +1,7 @@
 package spec
 
 import (
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -17,13 +18,11 @@ const hiding = "version = 1\n[files]\nhide_modules = ['torch', 'sys']\nread = ['
 func withModules(refused ...string) func(*Host) {
 	return func(h *Host) {
 		tree, _ := h.Tree.(roottest.Files)
-		for name, text := range map[string]string{
+		maps.Copy(tree, roottest.Files{
 			"/home/ada/work/torch": "/", "/home/ada/work/torch/__init__.py": "1\n", "/home/ada/work/__pycache__": "/",
 			"/home/ada/work/__pycache__/torch.cpython-311.pyc": "1\n", "/home/ada/work/out/torch.py": "1\n",
 			"/home/ada/more": "/", "/home/ada/more/torch.py": "1\n",
-		} {
-			tree[name] = text
-		}
+		})
 		h.Overlays = func(dirs []string) []string {
 			why := make([]string, len(dirs))
 			for i, dir := range dirs {

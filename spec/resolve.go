@@ -34,9 +34,7 @@ func Resolve(p *policy.Policy, h *Host) (*Plan, error) {
 		return nil, err
 	}
 	plan := &Plan{Name: p.Name, PolicyFile: p.File, PolicyDigest: p.Digest, PolicyPaths: p.Paths, Network: p.Network.Mode}
-	if len(p.Interpreters.HideModules) > 0 {
-		p = hideModules(p, h, plan)
-	}
+	p = hideModules(p, h, plan)
 	plan.Files = p.Files
 	plan.BestEffort = p.Enforce == policy.EnforceBestEffort
 	home, err := compileFiles(p, h, ids, plan)

@@ -138,25 +138,21 @@ func points(base *os.File, workspace string, v *rootfs.View, uid, gid int) error
 // deniedIn says which files of a directory of the host a view hides.
 func deniedIn(v *rootfs.View, source string) func(rel string) bool {
 	hidden := map[string]bool{}
-	for _, d := range v.Masked {
-		if rel, err := filepath.Rel(source, d.Host); err == nil && filepath.IsLocal(rel) {
+	hide := func(host string) {
+		if rel, err := filepath.Rel(source, host); err == nil && filepath.IsLocal(rel) {
 			hidden[rel] = true
 		}
 	}
+	for _, d := range v.Masked {
+		hide(d.Host)
+	}
 	for _, g := range v.Gone {
-		if rel, err := filepath.Rel(source, g.Host); err == nil && filepath.IsLocal(rel) {
-			hidden[rel] = true
-		}
+		hide(g.Host)
 	}
 	cover := spec.CoverOf(v)
 	for _, m := range v.Mounts {
-		if m.Kind != rootfs.MountMask {
-			continue
-		}
-		if around := cover.HostPath(m.Target); around != "" {
-			if rel, err := filepath.Rel(source, around); err == nil && filepath.IsLocal(rel) {
-				hidden[rel] = true
-			}
+		if around := cover.HostPath(m.Target); m.Kind == rootfs.MountMask && around != "" {
+			hide(around)
 		}
 	}
 	return func(rel string) bool { return hidden[path.Clean(rel)] }

@@ -11,7 +11,7 @@ func Reference() []byte {
 	var b strings.Builder
 	b.WriteString(referenceIntro + pathRule + referencePaths())
 	keys := infos(policyKeys())
-	writeTable(&b, "The top of the file", "", keys, "")
+	writeTable(&b, "The top of the file", "", keys)
 	for _, k := range keys {
 		writeSection(&b, k, "")
 	}
@@ -62,13 +62,13 @@ func writeSection(b *strings.Builder, k info, prefix string) {
 	if k.schema != nil {
 		doc = "" // its row has the description
 	}
-	writeTable(b, "`"+title+"`", doc, k.inner(), full)
+	writeTable(b, "`"+title+"`", doc, k.inner())
 	for _, inner := range k.inner() {
 		writeSection(b, inner, full)
 	}
 }
 
-func writeTable(b *strings.Builder, title, doc string, keys []info, prefix string) {
+func writeTable(b *strings.Builder, title, doc string, keys []info) {
 	fmt.Fprintf(b, "## %s\n\n", title)
 	if doc != "" {
 		fmt.Fprintf(b, "%s\n\n", strings.ReplaceAll(doc, "*", `\*`))

@@ -141,7 +141,7 @@ func TestHideModulesEmpty(t *testing.T) {
 	flavours(t, func(b *box) {
 		m := newModulesBox(b)
 		b.file("ws/single.py", "V = 3")
-		m.create(call{}, "written", true).complains("files.hide_modules: in \"/w\" a program finds empty what should be absent (single.py): the policy lets programs write there")
+		m.create(call{}, "written", true).complains("files.hide_modules: a program finds empty what should be absent in \"/w\" (single.py): the policy lets programs write there")
 		if got := m.look("written", nil, []string{"/w/single.py"}, nil)["/w/single.py"]; got[0] != "0" || got[1] != "read" {
 			b.t.Errorf("in the workspace: %v", got)
 		}
@@ -152,7 +152,7 @@ func TestHideModulesEmpty(t *testing.T) {
 		product := w.binary
 		w.binary = binary
 		defer func() { w.binary = product }()
-		m.create(call{env: []string{"SANDBOXRUN_SABOTAGE=overlays"}}, "box", true).complains("pack, pack-1.0.dist-info", "no overlay can be mounted over the directory: no such device")
+		m.create(call{env: []string{"SANDBOXRUN_SABOTAGE=overlays"}}, "box", true).complains("in \"/again\" (", "pack, pack-1.0.dist-info", "no overlay can be mounted over the directory: no such device")
 		for name, got := range m.look("box", nil, m.paths, nil) {
 			if got[0] != "0" && got[0] != "FileNotFoundError" && got[0] != "NotADirectoryError" || got[1] == "Permission denied" {
 				b.t.Errorf("%s: %v", name, got)

@@ -22,7 +22,7 @@ type Modules struct {
 // imports nothing.
 func FindModules(tree hostfs.Tree, files rootfs.Policy, names []Item) *Modules {
 	f := &finder{Request: Request{Files: files, Tree: tree}, host: host{tree: tree, made: rootfs.Held(tree, files)}, re: newPatterns()}
-	s := &moduleSearch{finder: f, names: names, gone: map[string]string{}}
+	s := &moduleSearch{finder: f, names: names, gone: map[string]string{}, lists: map[string][]string{}}
 	s.addDirs()
 	for _, dir := range unique(s.dirs) {
 		s.in(dir)
@@ -46,8 +46,20 @@ type moduleSearch struct {
 	*finder
 	names []Item
 	dirs  []string // real paths from which modules are imported
+	lists map[string][]string
 	gone  map[string]string
+	made  int // of gone, those that a program may have made
 	out   Modules
+}
+
+// list remembers what is in a directory, for the next name.
+func (s *moduleSearch) list(dir string) []string {
+	names, ok := s.lists[dir]
+	if !ok {
+		names = s.finder.list(dir)
+		s.lists[dir] = names
+	}
+	return names
 }
 
 // addDirs finds the directories.
@@ -119,6 +131,9 @@ func (s *moduleSearch) addPaths(site string) {
 		case ".egg":
 			s.addDir(file)
 		case ".pth", ".egg-link":
+			if s.held(file) {
+				continue // a program can have any number of lines there
+			}
 			for line := range strings.Lines(string(s.read(file))) {
 				if line = strings.TrimSpace(line); line != "" && !strings.HasPrefix(line, "#") && !strings.HasPrefix(line, "import") {
 					s.addDir(inDir(site, line))
@@ -191,7 +206,16 @@ func (s *moduleSearch) hide(p, from string) {
 	}
 }
 
+// add hides a path. A program could make any number of modules, and each takes a mount.
 func (s *moduleSearch) add(p, from string) {
+	if _, ok := s.gone[p]; !ok && s.held(p) {
+		if s.made++; s.made == mostEmpty+1 {
+			s.finder.out.Partial = append(s.finder.out.Partial, path.Dir(p))
+		}
+		if s.made > mostEmpty {
+			return
+		}
+	}
 	if old, ok := s.gone[p]; !ok || from < old {
 		s.gone[p] = from
 	}

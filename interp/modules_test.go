@@ -1,6 +1,7 @@
 package interp
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -153,5 +154,29 @@ func TestBuiltinModules(t *testing.T) {
 	}
 	if want := []string{"sys", "os", "os.path", "math"}; !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+// A program can make any number of modules, and write what it wants into a .pth file.
+func TestFindModulesIsBounded(t *testing.T) {
+	files := []string{"ws/lib/python3.11/site-packages/x.pth", "trusted/foo.py"}
+	for i := range 3 * mostEmpty {
+		files = append(files, fmt.Sprintf("ws/%d/python3/foo.py", i))
+	}
+	dir := home(t, files...)
+	if err := os.WriteFile(filepath.Join(dir, files[0]), []byte(filepath.Join(dir, "elsewhere")), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.MkdirAll(filepath.Join(dir, "elsewhere/foo"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	found := findModules(t, rootfs.Policy{
+		Write: []rootfs.Grant{{Path: filepath.Join(dir, "ws")}}, Read: []rootfs.Grant{{Path: filepath.Join(dir, "trusted")}},
+	}, "foo")
+	if len(found.Gone) != mostEmpty+1 || len(found.Partial) != 1 || !slices.ContainsFunc(found.Gone, func(g rootfs.Grant) bool { return g.Path == filepath.Join(dir, "trusted/foo.py") }) {
+		t.Errorf("%d found, %d partial", len(found.Gone), len(found.Partial))
+	}
+	if slices.ContainsFunc(found.Gone, func(g rootfs.Grant) bool { return strings.Contains(g.Path, "elsewhere") }) {
+		t.Error("a program's .pth file was followed")
 	}
 }

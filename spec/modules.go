@@ -33,7 +33,7 @@ func hideModules(p *policy.Policy, h *Host, plan *Plan) *policy.Policy {
 }
 
 func partial(dir string) string {
-	return fmt.Sprintf("%q has too many files: modules in the rest of it are not hidden", dir)
+	return fmt.Sprintf("%q has too many files or too many modules of these names: not every one in it, or in what is searched after it, is hidden", dir)
 }
 
 // overlays decides in which directories modules are absent. Each is tried on this machine.
@@ -61,18 +61,30 @@ func (h *Host) overlays(dirs []string) []string {
 	return h.Overlays(dirs)
 }
 
-// emptied says what is empty and should be absent.
+// emptied says what is empty and should be absent, and why.
 func emptied(v *rootfs.View) []Weakness {
 	const most = 3
-	var list []Weakness
+	var reasons []string
+	said, from := map[string][]string{}, map[string]string{}
 	for _, e := range v.Emptied {
-		names := strings.Join(e.Names[:min(most, len(e.Names))], ", ")
-		if more := len(e.Names) - most; more > 0 {
-			names += fmt.Sprintf(" and %d more", more)
+		if said[e.Why] == nil {
+			reasons, from[e.Why] = append(reasons, e.Why), e.From
 		}
-		list = append(list, Weakness{e.From, fmt.Sprintf("in %q a program finds empty what should be absent (%s): %s", e.Dir, names, e.Why)})
+		said[e.Why] = append(said[e.Why], fmt.Sprintf("%q (%s)", e.Dir, few(e.Names, most, "")))
+	}
+	list := make([]Weakness, 0, len(reasons))
+	for _, why := range reasons {
+		list = append(list, Weakness{from[why], fmt.Sprintf("a program finds empty what should be absent in %s: %s", few(said[why], most, " directories"), why)})
 	}
 	return list
+}
+
+// few lists the first, and says how many more there are.
+func few(list []string, most int, of string) string {
+	if more := len(list) - most; more > 0 {
+		return fmt.Sprintf("%s and %d more%s", strings.Join(list[:most], ", "), more, of)
+	}
+	return strings.Join(list, ", ")
 }
 
 // hideIn adds hidden modules of what a view shows besides.

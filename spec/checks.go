@@ -82,10 +82,13 @@ func addAbsent(s *hooks.Subject, v *rootfs.View) {
 }
 
 // addSecrets adds each secret under every path that the view could have for it: its own, and its paths in grants around it. It also
-// adds the files that denies name.
+// adds the files that denies name, and those of hidden modules.
 func addSecrets(s *hooks.Subject, p *rootfs.Policy, tree hostfs.Tree, v *rootfs.View) {
-	if len(p.Secrets)+len(p.Denies()) == 0 {
+	if len(p.Secrets)+len(p.Denies())+len(p.Gone) == 0 {
 		return
+	}
+	for _, g := range p.Gone {
+		s.Denied = append(s.Denied, g.Path)
 	}
 	follow := v.Follower(tree)
 	for _, deny := range p.Denies() {

@@ -234,17 +234,18 @@ func (d *denier) addHardLinks() {
 // findMasks finds every path inside at which a mask is needed.
 func (d *denier) findMasks() {
 	for host, from := range d.hosts {
-		if dir := d.shutAbove(host); dir != "" {
-			d.skipped = append(d.skipped, fmt.Sprintf("%q cannot be searched, so the program sees an empty directory there: %s denies %q", dir, from, host))
-			host = dir
-		}
 		info, err := d.tree.Lstat(host)
 		if err != nil {
 			continue
 		}
 		for inside, m := range d.shown(host) {
-			d.addMask(inside, from, info.Mode)
-			d.present = append(d.present, rootfs.Denied{Inside: inside, Host: host, Grant: m.Source, Writable: m.Writable, Empty: d.empty[from], From: from})
+			at, mode := host, info.Mode
+			if dir := d.shutAbove(host, m.Source); dir != "" {
+				d.skipped = append(d.skipped, fmt.Sprintf("%q cannot be searched, so the program sees an empty directory there: %s denies %q", dir, from, host))
+				at, inside, mode = dir, pathname.Rebase(dir, m.Source, m.Target), fs.ModeDir
+			}
+			d.addMask(inside, from, mode)
+			d.present = append(d.present, rootfs.Denied{Inside: inside, Host: at, Grant: m.Source, Writable: m.Writable, Empty: d.empty[from], From: from})
 		}
 	}
 	for _, m := range d.scene.Mounts {
@@ -258,16 +259,16 @@ func (d *denier) findMasks() {
 	}
 }
 
-// shutAbove gives the topmost directory above a host path in which a launcher that is root can mount nothing: its privilege in the
-// sandbox ends at files of other users. The program is one of the others there, and cannot search the directory either. It is
+// shutAbove gives the topmost directory of a mount's source, above a host path, in which a launcher that is root can mount nothing: its
+// privilege in the sandbox ends at files of other users. The program is one of the others there, and cannot search the directory either. It is
 // hidden whole, as other callers' launchers hide what they cannot search.
-func (d *denier) shutAbove(host string) string {
+func (d *denier) shutAbove(host, source string) string {
 	shut := ""
 	if !d.User.Privileged {
 		return shut
 	}
 	for up := range pathname.Ups(pathname.Parent(host)) {
-		if info, err := d.tree.Lstat(up); err == nil && !d.searched(info) {
+		if info, err := d.tree.Lstat(up); pathname.Within(up, source) && err == nil && !d.searched(info) {
 			shut = up
 		}
 	}

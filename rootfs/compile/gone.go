@@ -27,6 +27,9 @@ func (d *denier) findGone() {
 			dir, name = pathname.Parent(dir), path.Join(byteCode, name)
 		}
 		m, why := d.overlay(dir)
+		if why == "" && d.hosts[pathname.Join(m.Source, name)] == "" {
+			why = "the policy shows it by itself" // or it stands for what is in it
+		}
 		if why != "" {
 			d.leaveEmpty(mask, dir, name, why)
 			continue

@@ -80,6 +80,10 @@ func TestGone(t *testing.T) {
 			name: "over a mount of the host", host: []string{"f /a/m/x", "m /a/s/mnt"}, rules: []string{"read /a", "gone /a/m"},
 			want: []string{"ro /a/", "mask /a/m/"}, empty: "something mounted",
 		},
+		{
+			name: "granted under a name in another grant", host: []string{"f /a/m/x", "d /b/o"}, rules: []string{"read /b", "bind /a/m /b/o", "gone /a/m"},
+			want: []string{"ro /b/", "mask /b/o/"}, empty: "by itself",
+		},
 		{name: "granted alone", host: []string{"f /a/m.py"}, rules: []string{"read /a/m.py", "gone /a/m.py"}, want: []string{"mask /a/m.py"}, empty: "by itself"},
 		{
 			name: "on a machine without overlays", host: []string{"f /a/m/x"}, rules: []string{"read /a", "bind /a /b", "gone /a/m"}, refused: map[string]string{"/b": "no such device"},
@@ -124,6 +128,28 @@ func TestGoneInAClosedDirectory(t *testing.T) {
 		tree.Nodes["/a"].Mode, tree.Nodes["/a"].UID = fs.ModeDir|c.mode, c.uid
 		if v := goneView(t, tree, []string{"read /a", "gone /a/m.py"}, nil); (len(v.Gone) == 1) != c.gone || (len(v.Emptied) == 0) != c.gone {
 			t.Errorf("%v of %d: gone %v, empty %v", c.mode, c.uid, v.Gone, v.Emptied)
+		}
+	}
+}
+
+// A launcher that is root cannot search other users' directories in the sandbox. Those above a grant do not matter, because nothing is
+// looked up through them.
+func TestHiddenBelowAShutDirectory(t *testing.T) {
+	for _, c := range []struct{ shut, want string }{
+		{"/home/o", "ro /home/o/g/, mask /home/o/g/k, mask /home/o/g/s/m.py"},
+		{"/home/o/g", "mask /home/o/g/"}, // in the place of the grant
+		{"/home/o/g/s", "ro /home/o/g/, mask /home/o/g/k, mask /home/o/g/s/"},
+	} {
+		tree := roottest.Host(t, "f /home/o/g/k", "f /home/o/g/s/m.py")
+		tree.Nodes[c.shut].Mode, tree.Nodes[c.shut].UID = fs.ModeDir|0o700, 4711
+		r := request(tree, roottest.Rules(t, "read /home/o/g", "deny /home/o/g/k", "gone /home/o/g/s/m.py"))
+		r.User.Privileged = true
+		v, err := Compile(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := strings.Join(roottest.Mounts(v), ", "); got != c.want {
+			t.Errorf("%s is shut: got %q, want %q", c.shut, got, c.want)
 		}
 	}
 }

@@ -311,3 +311,16 @@ func TestDeniedAsEmpty(t *testing.T) {
 		}
 	}
 }
+
+// A client's sandbox hides what the ceiling hides, and what the client does.
+func TestHiddenModulesAreAdded(t *testing.T) {
+	p, _, err := under(t, "[files]\nhide_modules = ['a', 'b']", "[files]\nhide_modules = ['b', 'c']")
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := slices.Clone(p.Interpreters.HideModules)
+	slices.Sort(got)
+	if !slices.Equal(slices.Compact(got), []string{"a", "b", "c"}) {
+		t.Errorf("hidden are %q", p.Interpreters.HideModules)
+	}
+}

@@ -127,22 +127,27 @@ func (s *moduleSearch) addPaths(site string) {
 		return
 	}
 	for _, name := range s.list(site) {
-		switch file := path.Join(site, name); path.Ext(name) {
+		switch path.Ext(name) {
 		case ".egg":
-			s.addDir(file)
+			s.addDir(path.Join(site, name))
 		case ".pth", ".egg-link":
-			if s.held(file) {
-				continue // a program can have any number of lines there
-			}
-			for line := range strings.Lines(string(s.read(file))) {
-				if line = strings.TrimSpace(line); line != "" && !strings.HasPrefix(line, "#") && !strings.HasPrefix(line, "import") {
-					s.addDir(inDir(site, line))
-				}
-			}
-			for _, p := range s.added(site, file) { // what a finder of an editable distribution maps
-				s.addDir(path.Dir(p))
-			}
+			s.addPathsOf(site, path.Join(site, name))
 		}
+	}
+}
+
+// addPathsOf adds what one file adds, unless a program may have written it: it could have any number of lines.
+func (s *moduleSearch) addPathsOf(site, file string) {
+	if s.held(file) {
+		return
+	}
+	for line := range strings.Lines(string(s.read(file))) {
+		if line = strings.TrimSpace(line); line != "" && !strings.HasPrefix(line, "#") && !strings.HasPrefix(line, "import") {
+			s.addDir(inDir(site, line))
+		}
+	}
+	for _, p := range s.added(site, file) { // what a finder of an editable distribution maps
+		s.addDir(path.Dir(p))
 	}
 }
 

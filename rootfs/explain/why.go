@@ -11,6 +11,7 @@ import (
 	"github.com/sandboxrun/sandboxrun/rootfs/compile"
 	"github.com/sandboxrun/sandboxrun/rootfs/hostfs"
 	"github.com/sandboxrun/sandboxrun/rootfs/pathname"
+	"github.com/sandboxrun/sandboxrun/units"
 )
 
 // Keys of the policy that rules stand under.
@@ -173,7 +174,7 @@ func (x *Explainer) whyInside(e *Explanation) {
 			e.sayLeftOut(m, r)
 			break
 		}
-		e.say("%s of memory at %s: %s", bytesText(m.Size), pathname.Printable(m.Target), r)
+		e.say("%s of memory at %s: %s", units.Size(m.Size), pathname.Printable(m.Target), r)
 		if e.Real != m.Target {
 			e.say("it was made there as the way to what is mounted below it")
 		}

@@ -2,7 +2,7 @@
 // of keys (table.go) is read by the loader, the canonical form, the JSON Schema and the reference, so none of them can miss a key. Errors
 // name file, line, column and key.
 //
-// It imports of ours document, fault, and rootfs and netpolicy, which own sections of Policy.
+// It imports of ours document, fault, units, and rootfs and netpolicy, which own sections of Policy.
 package policy
 
 import (

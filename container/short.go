@@ -17,7 +17,7 @@ import (
 	"github.com/sandboxrun/sandboxrun/container/result"
 	"github.com/sandboxrun/sandboxrun/container/stream"
 	"github.com/sandboxrun/sandboxrun/forkexec"
-	"github.com/sandboxrun/sandboxrun/record"
+	"github.com/sandboxrun/sandboxrun/secret"
 	"github.com/sandboxrun/sandboxrun/spec"
 )
 
@@ -79,7 +79,7 @@ func (sb *Sandbox) answer() (forkexec.Answer, error) {
 		a.CPUPerWall = int(spec.CPUTime(1))
 	}
 	if l.Redact {
-		a.Secrets, a.SecretLength = record.SecretEnds(), record.SecretLength
+		a.Secrets, a.SecretLength = secret.Ends(), secret.MinLength
 	}
 	if sb.state.Relay != nil {
 		a.Relay = relayproc.Lock

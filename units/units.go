@@ -12,7 +12,7 @@ import (
 
 // Bounds that keep sums of sizes and of times far from overflow.
 const (
-	MaxSize     = 1 << 60                   // bytes: 1 EiB
+	MaxSize     = 1 << 60                   // 1 EiB
 	MaxDuration = 10 * 365 * 24 * time.Hour // ten years
 )
 

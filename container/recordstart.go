@@ -87,7 +87,7 @@ func (sb *Sandbox) session(plan *spec.Plan, o Options) (*record.Session, error) 
 	if p := sb.state.Pool; p != nil {
 		s.Pool = &record.Pool{Built: p.Built}
 	}
-	cover := spec.CoverOf(plan.View)
+	cover := plan.View.ByTarget()
 	for _, m := range plan.View.Mounts {
 		source := m.Source
 		if m.Kind == rootfs.MountMask {

@@ -19,6 +19,7 @@ import (
 	"github.com/sandboxrun/sandboxrun/container/trust"
 	"github.com/sandboxrun/sandboxrun/fault"
 	"github.com/sandboxrun/sandboxrun/forkexec"
+	"github.com/sandboxrun/sandboxrun/rootfs/pathname"
 	"github.com/sandboxrun/sandboxrun/transfer"
 )
 
@@ -283,10 +284,8 @@ func freshPath(asked, dir, home string) (string, error) {
 		name = path.Join(dir, asked)
 	}
 	name = path.Clean(name)
-	for _, own := range []string{"/proc", "/dev", "/sys"} {
-		if name == "/" || name == own || strings.HasPrefix(name, own+"/") {
-			return "", fail(fault.FreshUnusable, "", "fresh %q: no program runs without what is there", asked)
-		}
+	if name == "/" || pathname.KernelPlace(name) != "" {
+		return "", fail(fault.FreshUnusable, "", "fresh %q: no program runs without what is there", asked)
 	}
 	return name, nil
 }

@@ -39,14 +39,14 @@ type Sights struct {
 	most    int // of entries
 	view    *rootfs.View
 	remote  []string // mount points of the host whose file systems may not answer
-	cover   *spec.Cover
+	cover   rootfs.ByTarget
 }
 
 // LookAround begins to search the grants of a plan. The result comes through the channel.
 func LookAround(plan *spec.Plan) <-chan *Sights {
 	done := make(chan *Sights, 1)
 	go func() {
-		s := &Sights{view: plan.View, cover: spec.CoverOf(plan.View), remote: remoteMounts()}
+		s := &Sights{view: plan.View, cover: plan.View.ByTarget(), remote: remoteMounts()}
 		for i, g := range plan.Search {
 			s.most = s.entries + (lookMost-s.entries)/(len(plan.Search)-i) // a large grant must not hide all others
 			s.grant(g)
@@ -221,7 +221,7 @@ func (l *looker) privileged(dir int, name string, st *unix.Stat_t) bool {
 // note adds a path unless another mount covers it.
 func (l *looker) note(list []string, rel string) []string {
 	inside := path.Join(l.target, rel)
-	m := l.cover.Mount(inside)
+	m := l.cover.Cover(inside)
 	if m == nil || m.Writable != l.writable || l.cover.HostPath(inside) != filepath.Join(l.source, rel) || l.hidden(inside) {
 		return list
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/sandboxrun/sandboxrun/fault"
 	"github.com/sandboxrun/sandboxrun/forkexec"
 	"github.com/sandboxrun/sandboxrun/rootfs"
+	"github.com/sandboxrun/sandboxrun/rootfs/pathname"
 )
 
 // Watch is a denied path that each exec looks at. A mask stays as long as the file under it does, and where nothing is
@@ -123,11 +124,10 @@ func Restore(list []Watch, grants []int) *Found {
 
 // Below is the denied path relative to its grant; "." is the grant itself.
 func (w Watch) Below() string {
-	rel, err := filepath.Rel(w.Grant, w.Host)
-	if err != nil || !filepath.IsLocal(rel) {
-		return "."
+	if rel, ok := pathname.Rest(w.Host, w.Grant); ok {
+		return rel
 	}
-	return rel
+	return "."
 }
 
 // ShownGrant is the path inside of the grant that holds the denied path.

@@ -200,9 +200,8 @@ func (g *ground) Shown(path string) ([]spec.Shown, error) {
 	}
 	var list []spec.Shown
 	for _, m := range g.mounts {
-		rel, err := filepath.Rel(m.Target, path)
-		if uint64(m.ID) == st.Mnt_id && err == nil && filepath.IsLocal(rel) {
-			list = append(list, spec.Shown{Path: path, Location: hostfs.Location{Dev: m.Dev, Path: filepath.Join(m.Path, rel)}})
+		if l, ok := m.Locate(path); ok && uint64(m.ID) == st.Mnt_id {
+			list = append(list, spec.Shown{Path: path, Location: l})
 			break
 		}
 	}

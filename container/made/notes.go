@@ -48,7 +48,7 @@ func Makes(p *policy.Policy) bool {
 // denied, and where links lead.
 func (n Notes) Make(id string, p *policy.Policy, plan *spec.Plan) (_ *Directory, err error) {
 	w := p.Files.Workspace
-	parent := Parent
+	parent := parentDir
 	if w != nil && w.Parent != "" {
 		parent = w.Parent
 	}

@@ -22,8 +22,8 @@ const (
 // Policy is the content of a policy file, with every default filled in.
 type Policy struct {
 	File string // the file it came from, or "preset NAME"; for messages
-	// Digest is the SHA-256 of Canonical, in hex. It does not depend on the names and layout of the policy's files, or on the
-	// places in From fields.
+	// Digest is the SHA-256, in hex, of Canonical without spaces between tokens. It does not depend on the names and layout of the
+	// policy's files, or on the places in From fields.
 	Digest       string
 	Sources      []string // names of all files and presets: File first, then those that it extends
 	Paths        []string // absolute paths of the files among Sources

@@ -8,10 +8,10 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strconv"
 
 	"github.com/sandboxrun/sandboxrun/container/deny"
 	"github.com/sandboxrun/sandboxrun/container/owner"
+	"github.com/sandboxrun/sandboxrun/container/procfs"
 	"github.com/sandboxrun/sandboxrun/container/recording"
 	"github.com/sandboxrun/sandboxrun/fault"
 	"github.com/sandboxrun/sandboxrun/record"
@@ -103,13 +103,9 @@ func (s *Store) lastExec(id string) uint64 {
 // orphans lists the processes that are still in the sandbox's namespaces.
 func orphans(st *State) []record.Orphan {
 	list := []record.Orphan{}
-	entries, _ := os.ReadDir("/proc") // without it there is nothing to be found
-	for _, e := range entries {
-		pid, err := strconv.Atoi(e.Name())
-		if err != nil {
-			continue
-		}
-		link, err := os.Readlink("/proc/" + e.Name() + "/ns/uts")
+	pids, _ := procfs.Pids() // without it there is nothing to be found
+	for _, pid := range pids {
+		link, err := os.Readlink(fmt.Sprintf("/proc/%d/ns/uts", pid))
 		if err == nil && link == fmt.Sprintf("uts:[%d]", st.Record.UTS) {
 			list = append(list, record.Orphan{PID: pid, Command: owner.Comm(pid)})
 		}

@@ -87,7 +87,7 @@ func (p *Commands) showScrubbed(report *scrub.Report, dry bool) {
 		}
 	}
 	for _, left := range report.Left {
-		p.Warn(fmt.Sprintf("left: %s: %s", pathname.Printable(left.Path), show.Printable(left.Why)))
+		p.Warn(fmt.Sprintf("left: %s: %s", pathname.Printable(left.Path), show.OneLine(left.Why)))
 	}
 	done := "replaced"
 	if dry {

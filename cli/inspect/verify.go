@@ -77,7 +77,7 @@ func (p *Commands) verify(c *cli.Context) error {
 		if problem.Line > 0 {
 			message = fmt.Sprintf("line %d: %s", problem.Line, message)
 		}
-		p.Complain(&result.Error{Code: problem.Code, Message: show.Printable(message), Hint: problemHint(problem.Code)})
+		p.Complain(&result.Error{Code: problem.Code, Message: show.OneLine(message), Hint: problemHint(problem.Code)})
 	}
 	return nil
 }
@@ -187,7 +187,7 @@ func problemHint(code string) string {
 func showReport(to io.Writer, r *record.Report) error {
 	w := tabwriter.NewWriter(to, 0, 0, 2, ' ', 0)
 	row := func(name, format string, args ...any) {
-		fmt.Fprintf(w, "%s\t%s\n", name, show.Printable(fmt.Sprintf(format, args...)))
+		fmt.Fprintf(w, "%s\t%s\n", name, show.OneLine(fmt.Sprintf(format, args...)))
 	}
 	if s := r.Session; s != nil {
 		row("sandbox", "%s, session %s", s.Sandbox, r.Head.Session)

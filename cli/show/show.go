@@ -20,8 +20,8 @@ const (
 	Normal = "\x1b[0m"
 )
 
-// Printable replaces control characters in a line by "?", so that it cannot control the terminal.
-func Printable(s string) string {
+// OneLine replaces control characters in a line by "?", so that it cannot control the terminal.
+func OneLine(s string) string {
 	return strings.Map(func(r rune) rune {
 		if strconv.IsPrint(r) {
 			return r

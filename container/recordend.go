@@ -19,8 +19,8 @@ import (
 
 // This file ends the record of a sandbox, when that is no more.
 
-// tellingLock is held, shared, by whoever has an exec to tell of, so that the end is the last event.
-const tellingLock = "telling.lock"
+// recordLock is held, shared, by whoever has an exec to tell of, so that the end is the last event.
+const recordLock = "record.lock"
 
 // endRecord tells the record of a sandbox's end, and signs it if there is a key. Its processes are gone, and its groups.
 func (s *Store) endRecord(id string, st *State, why string, key ed25519.PrivateKey) (err error) {
@@ -42,13 +42,13 @@ func (s *Store) endRecord(id string, st *State, why string, key ed25519.PrivateK
 	if why == "" {
 		why = s.endOf(st)
 	}
-	s.awaitLock(id, tellingLock) // who has an exec to tell of; where it is not told of, the record says so
+	s.awaitLock(id, recordLock) // who has an exec to tell of; where it is not told of, the record says so
 	w, err := st.Record.Open()
 	if err != nil {
 		return recording.Error(err)
 	}
 	defer w.Close() //nolint:errcheck // what was written has been synced
-	end := &record.End{Why: why, Execs: s.lastExec(id), Released: []string{"processes", "namespaces", "mounts"}, Litter: deny.Litter(st.Launch.Watch, id), Orphans: orphans(st)}
+	end := &record.End{Why: why, Execs: s.lastExec(id), Released: []string{"processes", "namespaces", "mounts"}, Leftovers: deny.Leftovers(st.Launch.Watch, id), Orphans: orphans(st)}
 	if len(st.Launch.Held.Groups) > 0 {
 		end.Released = append(end.Released, "control groups")
 	}
@@ -82,7 +82,7 @@ func (s *Store) endOf(st *State) string {
 	return record.Lost
 }
 
-func signRecord(r *recording.Place, head record.Head, key ed25519.PrivateKey) error {
+func signRecord(r *recording.Location, head record.Head, key ed25519.PrivateKey) error {
 	dir, err := os.Open(r.Dir)
 	if err != nil {
 		return fmt.Errorf("sign record: %w", err)

@@ -72,12 +72,12 @@ func leaveOut(plan *Plan, covers []cover) error {
 		return fault.New(fault.GrantNotIdmapped, fmt.Sprintf("choose another workdir, or grant it on its own: files.read = [%q] shows what everybody may read there", covers[i].Path),
 			"the working directory %q lies in %q, which is mounted below %s and left out: %s", v.Workdir, covers[i].Path, m.From, covers[i].Why)
 	}
-	plan.Warnings = append(plan.Warnings, saidOf(covers)...)
+	plan.Warnings = append(plan.Warnings, warningsOf(covers)...)
 	return nil
 }
 
-// saidOf says what is left out, each mount once.
-func saidOf(covers []cover) []string {
+// warningsOf says what is left out, each mount once.
+func warningsOf(covers []cover) []string {
 	const most = 5
 	var said, paths []string
 	for _, c := range covers {

@@ -84,7 +84,7 @@ func TestLeftOutMany(t *testing.T) {
 	for name := range strings.FieldsSeq("a a b c d e f g") {
 		list = append(list, cover{LeftOut: LeftOut{Path: "/" + name}})
 	}
-	if said := saidOf(list); len(said) != 6 || !strings.Contains(said[5], "2 more") {
+	if said := warningsOf(list); len(said) != 6 || !strings.Contains(said[5], "2 more") {
 		t.Errorf("%q", said)
 	}
 }

@@ -51,7 +51,7 @@ func (p *Commands) stats(c *cli.Context) error {
 	return p.WithSandbox(c, id, func(sb *container.Sandbox) error {
 		show := p.statsView(c.Bool("json"), c.Bool("follow"))
 		if !c.Bool("follow") {
-			s, err := sb.Meter().Look()
+			s, err := sb.Meter().Read()
 			if err != nil {
 				return err
 			}
@@ -86,7 +86,7 @@ func parseInterval(c *cli.Context) (time.Duration, error) {
 func followStats(ctx context.Context, sb *container.Sandbox, interval time.Duration, show func(*stats.Stats) error) error {
 	meter := sb.Meter()
 	for next := time.Now(); ctx.Err() == nil; {
-		s, err := meter.Look()
+		s, err := meter.Read()
 		if err != nil {
 			return unlessLost(err)
 		}

@@ -177,7 +177,7 @@ func problemHint(code string) string {
 		return "a signature is a file beside the record, with its name and " + record.SignatureSuffix
 	case fault.RecordFormat:
 		return "use the version of sandboxrun that wrote it"
-	case fault.CheckBroken, fault.SandboxLitter, fault.SandboxOrphans:
+	case fault.CheckBroken, fault.SandboxLeftovers, fault.SandboxOrphans:
 		return "" // the record is good; the sandbox was not
 	}
 	return "do not rely on this record"
@@ -267,6 +267,6 @@ func ended(e *record.End) string {
 		return fmt.Sprintf("%d %s", n, what)
 	}
 	return strings.Join([]string{
-		e.Why, looked("litter", e.Litter == nil, len(e.Litter)), looked("orphans", e.Orphans == nil, len(e.Orphans)),
+		e.Why, looked("litter", e.Leftovers == nil, len(e.Leftovers)), looked("orphans", e.Orphans == nil, len(e.Orphans)),
 	}, ", ")
 }

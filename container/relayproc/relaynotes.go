@@ -47,7 +47,7 @@ type relayNotes struct {
 // maxRecorded bounds what a program can make a record hold, and fill a disk with. What comes after is counted all the same.
 const maxRecorded = 100_000
 
-func (n *relayNotes) open(at *recording.Place) (err error) {
+func (n *relayNotes) open(at *recording.Location) (err error) {
 	if at != nil {
 		if n.record, err = at.Open(); err != nil {
 			return err

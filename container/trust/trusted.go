@@ -99,8 +99,8 @@ func Add(h *spec.Host, t Known) error {
 
 const ownState = "the state directory"
 
-// KeptFrom refuses a view that shows a state directory itself, whoever made the plan. It returns what the view lets programs write.
-func KeptFrom(state string, root *os.Root, v *rootfs.View) ([]string, error) {
+// CheckView refuses a view that shows a state directory itself, whoever made the plan. It returns what the view lets programs write.
+func CheckView(state string, root *os.Root, v *rootfs.View) ([]string, error) {
 	mounts, err := hostfs.OwnMounts()
 	if err != nil {
 		return nil, fmt.Errorf("list host mounts: %w", err)

@@ -233,7 +233,7 @@ func (x *Explainer) sayMore(e *Explanation, m *rootfs.Mount) {
 		e.say("it has an access control list, which may let the program do more or less than is said here")
 	}
 	if e.Type == "socket" {
-		e.say("it is a socket, and so a door to who listens there")
+		e.say("it is a socket, so the program can talk to the process that listens there")
 	}
 }
 

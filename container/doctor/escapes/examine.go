@@ -29,7 +29,7 @@ type Row struct {
 	Name   string   `json:"name"`
 	Result string   `json:"result"`
 	Errors []string `json:"errors"` // that it met in the sandbox
-	Said   string   `json:"said"`   // why it is not held
+	Output string   `json:"said"`   // why it is not held
 }
 
 // Report is what attacks have come to.
@@ -115,9 +115,9 @@ func row(name string, got Outcomes) Row {
 	row := Row{name, Held, append([]string{}, got.Met(name)...), ""}
 	switch {
 	case got.Broke(name):
-		row.Result, row.Said = Broken, strings.TrimSpace(cut(got[name]))
+		row.Result, row.Output = Broken, strings.TrimSpace(cut(got[name]))
 	case !got.Ran(name):
-		row.Result, row.Errors, row.Said = NotTested, []string{}, "it did not run: "+strings.TrimSpace(cut(got[name]))
+		row.Result, row.Errors, row.Output = NotTested, []string{}, "it did not run: "+strings.TrimSpace(cut(got[name]))
 	}
 	return row
 }

@@ -47,7 +47,7 @@ func (s *Store) Create(id string, plan *spec.Plan, o Options) (*Sandbox, error) 
 	if err := CheckID(id); err != nil {
 		return nil, err
 	}
-	writable, err := trust.KeptFrom(s.path, s.root, plan.View)
+	writable, err := trust.CheckView(s.path, s.root, plan.View)
 	if err != nil {
 		return nil, err
 	}
@@ -113,12 +113,12 @@ func (m *making) build() (err error) {
 		return err
 	}
 	defer trees.Close()
-	around := build.LookAround(m.plan)
+	around := build.Search(m.plan)
 	if err := m.launch(trees == nil); err != nil {
 		return err
 	}
 	sb.store.phase("process 1, by libcontainer")
-	if err := sb.hold(m.plan); err != nil {
+	if err := sb.enforceLimits(m.plan); err != nil {
 		return err
 	}
 	m.relay, err = relayproc.Start(relayproc.Sandbox{ID: sb.state.ID, Init: sb.init, Dir: sb.dir, Root: m.root, Groups: sb.state.Launch.Held.Groups}, m.plan)
@@ -168,7 +168,7 @@ func (m *making) launch(host bool) error {
 }
 
 // furnish builds what programs see.
-func (sb *Sandbox) furnish(plan *spec.Plan, trees build.Trees, found *build.Sights) error {
+func (sb *Sandbox) furnish(plan *spec.Plan, trees build.Trees, found *build.Found) error {
 	sb.state.Warnings = append(slices.Clip(sb.state.Warnings), found.Warnings()...)
 	ops := append(build.Network(plan, sb.state.Launch.Namespaces), build.View(plan, trees, found)...)
 	missing, err := forkexec.Build(sb.init, sb.state.Launch.Namespaces, ops)

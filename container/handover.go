@@ -22,7 +22,7 @@ type Ready struct {
 
 // Prepare builds a sandbox for HandOver. Whatever fails, nothing is left behind.
 func (s *Store) Prepare(plan *spec.Plan) (*Ready, error) {
-	writable, err := trust.KeptFrom(s.path, s.root, plan.View)
+	writable, err := trust.CheckView(s.path, s.root, plan.View)
 	if err != nil {
 		return nil, err
 	}

@@ -95,7 +95,7 @@ refused("too long", lambda: os.chmod("x" * 5000, 0o2755))
 done("directory", lambda: os.chmod("d", 0o2755)); done("by descriptor", lambda: os.fchmod(dfd, 0o2750)); done("below a descriptor", lambda: os.chmod("d", 0o2755, dir_fd=here))
 os.chdir("d"); done("dot", lambda: os.chmod(".", 0o2711)); done("up", lambda: os.chmod("../d", 0o2755)); os.chdir("..")
 threading.Thread(target=lambda: done("in a thread", lambda: os.chmod("d", 0o2751))).start()
-# Names that change under the launcher's hands.
+# Names that change while the launcher resolves them.
 os.mkdir("swap"); os.mkdir("x"); open("y", "w").close(); stop = time.time() + 1
 def swap():
     while time.time() < stop:

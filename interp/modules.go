@@ -21,7 +21,7 @@ type Modules struct {
 // standard libraries and site directories, what .pth files add to these, and the top of each grant. It reads directories and
 // imports nothing.
 func FindModules(tree hostfs.Tree, files rootfs.Policy, names []Item) *Modules {
-	f := &finder{Request: Request{Files: files, Tree: tree}, host: host{tree: tree, made: rootfs.Held(tree, files)}, re: newPatterns()}
+	f := &finder{Request: Request{Files: files, Tree: tree}, host: host{tree: tree, made: rootfs.MadeByPrograms(tree, files)}, re: newPatterns()}
 	s := &moduleSearch{finder: f, names: names, gone: map[string]string{}, lists: map[string][]string{}}
 	s.addDirs()
 	for _, dir := range unique(s.dirs) {

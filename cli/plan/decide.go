@@ -91,7 +91,7 @@ func NewSandbox(p *caller.Caller, s *container.Store, from Source, id string, o 
 	if err != nil {
 		return nil, nil, err
 	}
-	if err := s.IsKept(d.Host); err != nil {
+	if err := s.CheckState(d.Host); err != nil {
 		return nil, nil, err
 	}
 	// A fault of another sandbox must not stop this one.

@@ -48,7 +48,7 @@ func Makes(p *policy.Policy) bool {
 // denied, and where links lead.
 func (n Notes) Make(id string, p *policy.Policy, plan *spec.Plan) (_ *Directory, err error) {
 	w := p.Files.Workspace
-	parent := Parent
+	parent := parentDir
 	if w != nil && w.Parent != "" {
 		parent = w.Parent
 	}
@@ -139,7 +139,7 @@ func points(base *os.File, workspace string, v *rootfs.View, uid, gid int) error
 func deniedIn(v *rootfs.View, source string) func(rel string) bool {
 	hidden := map[string]bool{}
 	hide := func(host string) {
-		if rel, err := filepath.Rel(source, host); err == nil && filepath.IsLocal(rel) {
+		if rel, ok := pathname.Rest(host, source); ok {
 			hidden[rel] = true
 		}
 	}
@@ -149,10 +149,10 @@ func deniedIn(v *rootfs.View, source string) func(rel string) bool {
 	for _, g := range v.Gone {
 		hide(g.Host)
 	}
-	cover := spec.CoverOf(v)
+	cover := v.ByTarget()
 	for _, m := range v.Mounts {
-		if around := cover.HostPath(m.Target); m.Kind == rootfs.MountMask && around != "" {
-			hide(around)
+		if m.Kind == rootfs.MountMask {
+			hide(cover.HostPath(m.Target))
 		}
 	}
 	return func(rel string) bool { return hidden[path.Clean(rel)] }

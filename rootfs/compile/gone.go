@@ -19,7 +19,7 @@ func (d *denier) findGone() {
 	without := map[string]*rootfs.Mount{} // by target
 	for _, target := range slices.Sorted(maps.Keys(d.masks)) {
 		mask := d.masks[target]
-		if !d.goner[mask.From] || d.masked(pathname.Parent(target)) {
+		if !d.absentBy[mask.From] || d.masked(pathname.Parent(target)) {
 			continue
 		}
 		dir, name := pathname.Parent(target), path.Base(target)
@@ -43,15 +43,15 @@ func (d *denier) findGone() {
 		d.compiler.gone = append(d.compiler.gone, rootfs.Gone{Inside: target, Host: pathname.Join(m.Source, name), Dir: mask.Dir, Link: mask.Link, From: mask.From})
 	}
 	for dir, m := range without {
-		class := d.classes[d.scene.Cover(dir).Target]
-		d.scene.Add(m)
+		class := d.classes[d.index.Cover(dir).Target]
+		d.index.Add(m)
 		d.classes[dir] = class
 	}
 }
 
 // overlay is the mount that shows a directory and can have names left out, or why there is none.
 func (d *denier) overlay(dir string) (m *rootfs.Mount, why string) {
-	shown := d.scene.Cover(dir)
+	shown := d.index.Cover(dir)
 	if shown == nil || shown.Kind != rootfs.MountBind || shown.Source == "" || !shown.Dir {
 		return nil, "the policy shows it by itself"
 	}
@@ -61,7 +61,7 @@ func (d *denier) overlay(dir string) (m *rootfs.Mount, why string) {
 	switch {
 	case err != nil || !info.Mode.IsDir():
 		return nil, "its directory cannot be looked at"
-	case shown.Writable || d.hands.Hold(pathname.Join(bind.Source, "x")):
+	case shown.Writable || d.writables.MayReplace(pathname.Join(bind.Source, "x")):
 		return nil, "the policy lets programs write there"
 	case !d.open(info.Mode, info.UID):
 		return nil, "not everybody may list the directory"

@@ -1,5 +1,5 @@
 // Package detached keeps execs that go on without the command that started them. It owns the directory of such an exec, which its monitor fills
-// (execdir.go) and others read: its state and result (detached.go) and its output so far (logs.go). It imports of ours container/fault,
+// (execdir.go) and others read: its state and result (detached.go) and its output so far (logs.go). It imports of ours fault,
 // container/flock, container/journal, container/result, container/stream and forkexec. What a monitor does is container's.
 //
 // The directory is ID/exec/NAME in the state. A monitor makes it under another name, with all of its files, and renames it once the exec has a

@@ -2,5 +2,5 @@
 // users; the mounts are package build's to make. Process 1 ends with its creator until that has told it by its socket that the sandbox is
 // complete (forkexec/stub.c).
 //
-// It imports of ours build, diagnose, fault and forkexec.
+// It imports of ours build, diagnose, fault, forkexec and spec.
 package launch

@@ -1,5 +1,5 @@
 // Package recording knows where the record of a sandbox is, for all who write to it: execs, the relay and delete. What a record is, is
-// package record's. It imports of ours container/fault and record.
+// package record's. It imports of ours fault and record.
 package recording
 
 import (

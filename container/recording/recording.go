@@ -13,7 +13,7 @@ import (
 	"github.com/sandboxrun/sandboxrun/record"
 )
 
-// Location is where a sandbox's record is.
+// Location is the directory of a sandbox's record, and what identifies the record.
 type Location struct {
 	Dir     string `json:"dir"`
 	Session string `json:"session"`

@@ -27,6 +27,6 @@ func compileFilters(plan *spec.Plan) func() (filters, error) {
 		f.asking = forkexec.EncodeFilter(asking)
 		return f, err
 	})
-	go compile() //nolint:errcheck // whoever waits gets the error
+	go compile() //nolint:errcheck // the exec that waits for it gets the error
 	return compile
 }

@@ -20,7 +20,7 @@ import (
 // askErrno marks, while the filter is compiled, what is to be asked.
 const askErrno = 4095
 
-// setGroupCalls are the calls that are asked, with the places of their arguments: descriptor of a directory, path, mode, flags; -1
+// setGroupCalls are the calls that are asked, with the positions of their arguments: descriptor of a directory, path, mode, flags; -1
 // where a call has none.
 func setGroupCalls() map[string][4]int {
 	return map[string][4]int{
@@ -67,7 +67,7 @@ func refusesSetGroup(r specs.LinuxSyscall) bool {
 		r.Args[0].Value == unix.S_ISUID|unix.S_ISGID && r.Args[0].ValueTwo == unix.S_ISGID
 }
 
-// asked is one call, as the kernel tells of it: struct seccomp_notif.
+// asked is one call of a program: the kernel's struct seccomp_notif.
 type asked struct {
 	ID         uint64
 	PID, Flags uint32

@@ -35,7 +35,7 @@ type making struct {
 	lock    *os.File // process 1 has it open too
 	creator *os.File // the socket to process 1
 	relay   *relayproc.Process
-	own     []unix.SockFilter // the compiled filter
+	filter  []unix.SockFilter // compiled
 	short   *forkexec.Launch  // if it was made before the sandbox had its id
 }
 
@@ -102,7 +102,7 @@ func (m *making) build() (err error) {
 	if sb.dir, err = m.root.Open("."); err != nil {
 		return fmt.Errorf("create sandbox: %w", err)
 	}
-	compiled := compileFilters(m.plan)
+	compiled := compileFilter(m.plan)
 	checks := check.New(m.plan.Checks, m.plan.View, sb.store.path)
 	m.plan = sb.sabotage(m.plan)
 	trees, err := build.OpenTrees(m.plan)
@@ -124,12 +124,10 @@ func (m *making) build() (err error) {
 	if err := sb.furnish(m.plan, trees, build.Await(around, m.plan)); err != nil {
 		return err
 	}
-	filter, err := compiled()
-	if err != nil {
+	if m.filter, err = compiled(); err != nil {
 		return fail(fault.SandboxUnavailable, "", "create sandbox: %w", err)
 	}
-	m.own, sb.asking = filter.own, filter.asking
-	sb.state.Checks, err = checks.Run(sb.checked(filter.own))
+	sb.state.Checks, err = checks.Run(sb.checked(m.filter))
 	return err
 }
 
@@ -185,7 +183,7 @@ func (m *making) complete(of *os.File, o Options) error {
 	}
 	if !o.Once && m.short == nil {
 		var err error
-		if m.short, err = sb.shortLaunch(m.own); err != nil {
+		if m.short, err = sb.shortLaunch(m.filter); err != nil {
 			return err
 		}
 	}
@@ -199,7 +197,7 @@ func (m *making) complete(of *os.File, o Options) error {
 			return fmt.Errorf("save state: %w", err)
 		}
 	}
-	sealed, err := sb.seal(m.plan, m.short, m.root, m.own)
+	sealed, err := sb.seal(m.plan, m.short, m.root, m.filter)
 	if err != nil {
 		return err
 	}

@@ -1,4 +1,4 @@
-package setgroup
+package chmod
 
 import (
 	"runtime"
@@ -36,7 +36,7 @@ func TestAskingFilter(t *testing.T) {
 		t.Errorf("the filters ask at %d and %d places", count(asking, unix.SECCOMP_RET_USER_NOTIF), count(own, unix.SECCOMP_RET_USER_NOTIF))
 	}
 	for _, r := range profile.Syscalls {
-		if slices.Contains(r.Names, "creat") && refusesSetGroup(r) {
+		if slices.Contains(r.Names, "creat") && refusesMode(r) {
 			return // what makes files is refused as ever
 		}
 	}

@@ -180,7 +180,7 @@ func (r *Running) launch(req Request, cmd *forkexec.Command) error {
 	}
 	r.Name = r.process.Name
 	if r.process.Listener != nil {
-		go chmod.Answer(r.process.Listener)
+		go chmod.Answer(r.process.Listener) //nolint:errcheck // without an answer the kernel refuses what is asked
 	}
 	r.streams.Start(r.process)
 	if r.process.View != nil { // while the program runs, since nobody waits for it now

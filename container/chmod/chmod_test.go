@@ -42,3 +42,14 @@ func TestAskingFilter(t *testing.T) {
 	}
 	t.Error("the profile's rules are not those that are looked for")
 }
+
+func TestOwnDescriptor(t *testing.T) {
+	for name, want := range map[string]int{
+		"/proc/self/fd/7": 7, "/proc/thread-self/fd/0": 0, "/dev/fd/12": 12, "/proc/self/fd/": -1, "/proc/self/fd/7/x": -1, "/proc/self/fd/-1": -1,
+		"/proc/self/fd/99999999999": -1, "proc/self/fd/7": -1, "/proc/1/fd/7": -1, "/dev/fd/x": -1, "": -1,
+	} {
+		if n, ok := ownDescriptor(name); ok != (want >= 0) || ok && n != want {
+			t.Errorf("%q: %d %v, not %d", name, n, ok, want)
+		}
+	}
+}

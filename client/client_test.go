@@ -273,7 +273,7 @@ func forward(t *testing.T, socket string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { l.Close() })
+	t.Cleanup(func() { _ = l.Close() })
 	go func() {
 		for {
 			in, err := l.Accept()
@@ -282,7 +282,7 @@ func forward(t *testing.T, socket string) string {
 			}
 			out, err := net.Dial("unix", socket)
 			if err != nil {
-				in.Close()
+				_ = in.Close()
 				continue
 			}
 			go func() {
@@ -291,7 +291,7 @@ func forward(t *testing.T, socket string) string {
 			}()
 			go func() {
 				_, _ = io.Copy(in, out)
-				in.Close()
+				_ = in.Close()
 			}()
 		}
 	}()

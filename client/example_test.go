@@ -14,7 +14,7 @@ func ExampleStart_address() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	defer c.Close() // ends its own sandboxes, and not the server
+	defer func() { _ = c.Close() }() // ends its own sandboxes, and not the server
 	ctx := context.Background()
 	sb, err := c.Create(ctx, client.Policy{Name: "task"})
 	if err != nil {

@@ -38,7 +38,8 @@ type Running struct {
 	lookouts *deny.Found
 	detached bool
 	redactor *record.Redactor
-	warnings []string // of its start
+	view     *result.View // what it alone sees; nil: what its sandbox shows
+	warnings []string     // of its start
 	carried  carriedBy
 	refusals *relayproc.Refusals
 	board    *guard.Board // shared with its guard; nil: it has none
@@ -108,6 +109,9 @@ func (sb *Sandbox) begin(req Request) (_ *Running, err error) {
 	r := &Running{sb: sb, started: started, limits: sb.effective(req), redactor: req.redactor, args: req.Args}
 	cmd, x, err := sb.decide(req, in)
 	r.cwd = cmd.Dir
+	if x != nil {
+		r.view = result.NewView(req.View.Name, x.Asked)
+	}
 	if err != nil {
 		return nil, r.refused(err)
 	}
@@ -252,7 +256,7 @@ func (r *Running) Wait() (*result.Result, error) {
 // conclude says what has become of an exec. It judges those of the short way too (short.go).
 func (r *Running) conclude(st forkexec.Status, took time.Duration, full bool) *result.Result {
 	res := &result.Result{
-		Sandbox: r.sb.state.ID, Exec: r.Name, Isolated: r.sb.state.Isolated(), Merged: r.streams.Merged,
+		Sandbox: r.sb.state.ID, Exec: r.Name, Isolated: r.sb.state.Isolated(), Merged: r.streams.Merged, View: r.view.Redacted(r.redactor.Strings),
 		Usage: result.Usage{WallMS: result.Milliseconds(took)}, Limits: r.reported,
 	}
 	res.Judge(st, r.limits.Limits, full)

@@ -60,12 +60,7 @@ func Answer(listener *os.File) error {
 	if err != nil {
 		return err
 	}
-	a := answerer{calls: map[int32]arguments{}}
-	for name, where := range calls() {
-		if nr, ok := forkexec.CallNumber(name); ok {
-			a.calls[int32(nr)] = where
-		}
-	}
+	var a answerer
 	return raw.Read(func(fd uintptr) bool {
 		for {
 			p := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
@@ -84,10 +79,18 @@ func Answer(listener *os.File) error {
 }
 
 // answerer has the rights of the program as soon as that has asked.
-type answerer struct {
-	calls  map[int32]arguments
-	became bool
-}
+type answerer struct{ became bool }
+
+// byNumber are the calls by their numbers.
+var byNumber = sync.OnceValue(func() map[int32]arguments { //nolint:gochecknoglobals // made once, where something asks at all
+	list := map[int32]arguments{}
+	for name, where := range calls() {
+		if nr, ok := forkexec.CallNumber(name); ok {
+			list[int32(nr)] = where
+		}
+	}
+	return list
+})
 
 func (s *answerer) one(listener uintptr) {
 	var a asked
@@ -118,7 +121,7 @@ func errnoOf(err error) unix.Errno {
 
 // answer carries a call out, or says why not.
 func (s *answerer) answer(listener uintptr, a *asked) error {
-	where, ok := s.calls[a.Nr]
+	where, ok := byNumber()[a.Nr]
 	if !ok {
 		return unix.EPERM
 	}

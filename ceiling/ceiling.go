@@ -173,13 +173,13 @@ func (n *narrowing) forwards(plan *spec.Plan) {
 	}
 	allowed := map[string]string{} // target to socket
 	if n.plan.Relay != nil {
-		for _, d := range n.plan.Relay.Doors {
+		for _, d := range n.plan.Relay.Listeners {
 			allowed[d.Target] = d.Socket
 		}
 	}
 	host := n.policy.Network.Mode == netpolicy.Host
-	for _, d := range plan.Relay.Doors {
-		if d.Kind != spec.DoorForward || host && d.Socket == "" {
+	for _, d := range plan.Relay.Listeners {
+		if d.Kind != spec.ListenForward || host && d.Socket == "" {
 			continue
 		}
 		if socket, ok := allowed[d.Target]; ok && socket == d.Socket {

@@ -80,6 +80,7 @@ func Main(args, environ []string, stdin, stdout, stderr *os.File) int {
 	if err != nil && (p.Out.Failed() == nil || !errors.Is(err, p.Out.Failed())) {
 		status = p.Report(err)
 	}
+	p.Timings.Print(p.Err)
 	return p.LostOutput(status)
 }
 
@@ -127,12 +128,26 @@ func app(p *caller.Caller) *cli.App {
 		},
 	}
 	for _, c := range app.Commands {
+		if slices.Contains([]string{"run", "create", "exec", "delete"}, c.Name) {
+			timed(p, c)
+		}
 		c.OnUsageError = flags.Error
 		for _, sub := range c.Subcommands {
 			sub.OnUsageError = flags.Error
 		}
 	}
 	return app
+}
+
+// timed gives a command --timings.
+func timed(p *caller.Caller, c *cli.Command) {
+	c.Flags = append(c.Flags, &cli.BoolFlag{Name: "timings", Usage: "print what the time went to, to standard error"})
+	c.Before = func(c *cli.Context) error {
+		if c.Bool("timings") {
+			p.Timings = caller.StartTimings()
+		}
+		return nil
+	}
 }
 
 func globalFlags() []cli.Flag {

@@ -97,7 +97,7 @@ func deleteCommand(p *caller.Caller) *cli.Command {
 			}
 			return p.WithStore(c, func(s *container.Store) error {
 				if key != nil {
-					if err := s.KeyIsKept(id, c.String("sign")); err != nil {
+					if err := s.CheckKey(id, c.String("sign")); err != nil {
 						return err
 					}
 				}

@@ -29,11 +29,11 @@ type carriedBy struct {
 
 // carry covers what is denied and puts what the exec brings into its command. What is fresh hides covers below it, so it comes last.
 func (r *Running) carry(req Request, cmd *forkexec.Command, in lookup.Root, x *spec.Extra) (err error) {
-	if r.lookouts, err = deny.Look(r.sb.state.Launch.Watch, in); err != nil {
+	if r.denied, err = deny.Open(r.sb.state.Launch.Watch, in); err != nil {
 		return err
 	}
-	cmd.Mounts = append(cmd.Mounts, r.lookouts.Cover()...)
-	r.warnings = r.lookouts.Warnings()
+	cmd.Mounts = append(cmd.Mounts, r.denied.Cover()...)
+	r.warnings = r.denied.Warnings()
 	if cmd.Puts, err = plainPuts(req.Put); err != nil {
 		return err
 	}

@@ -22,7 +22,7 @@ func (sb *Sandbox) checked(filter []unix.SockFilter) *check.Sandbox {
 		PID: sb.state.PID, Proc: sb.proc, Command: cmd,
 		Null: func() (*os.File, error) { return sb.null(unix.O_RDWR) },
 		Shows: func() (*procfs.Shown, error) {
-			s, err := sb.shows()
+			s, err := sb.grantedPaths()
 			if err != nil {
 				return nil, err
 			}

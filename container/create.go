@@ -37,6 +37,7 @@ type making struct {
 	relay   *relayproc.Process
 	filter  []unix.SockFilter // compiled
 	short   *forkexec.Launch  // if it was made before the sandbox had its id
+	confirm func() error      // nil, or what may still refuse it
 }
 
 // Create builds a sandbox and leaves it ready for Exec. It ends with its owner; without one only Delete ends it.
@@ -46,7 +47,7 @@ func (s *Store) Create(id string, plan *spec.Plan, o Options) (*Sandbox, error) 
 	if err := CheckID(id); err != nil {
 		return nil, err
 	}
-	writable, err := trust.KeptFrom(s.path, s.root, plan.View)
+	writable, err := trust.CheckView(s.path, s.root, plan.View)
 	if err != nil {
 		return nil, err
 	}
@@ -68,6 +69,7 @@ func (s *Store) Create(id string, plan *spec.Plan, o Options) (*Sandbox, error) 
 		return nil, diagnose.NoNextBest(err, plan.BestEffort)
 	}
 	m.release()
+	s.phase("completion")
 	return m.Sandbox, nil
 }
 
@@ -102,6 +104,7 @@ func (m *making) build() (err error) {
 	if sb.dir, err = m.root.Open("."); err != nil {
 		return fmt.Errorf("create sandbox: %w", err)
 	}
+	sb.store.phase("state directory")
 	compiled := compileFilter(m.plan)
 	checks := check.New(m.plan.Checks, m.plan.View, sb.store.path)
 	m.plan = sb.sabotage(m.plan)
@@ -110,24 +113,28 @@ func (m *making) build() (err error) {
 		return err
 	}
 	defer trees.Close()
-	around := build.LookAround(m.plan)
+	around := build.Search(m.plan)
 	if err := m.launch(trees == nil); err != nil {
 		return err
 	}
-	if err := sb.hold(m.plan); err != nil {
+	sb.store.phase("process 1, by libcontainer")
+	if err := sb.enforceLimits(m.plan); err != nil {
 		return err
 	}
 	m.relay, err = relayproc.Start(relayproc.Sandbox{ID: sb.state.ID, Init: sb.init, Dir: sb.dir, Root: m.root, Groups: sb.state.Launch.Held.Groups}, m.plan)
 	if err != nil {
 		return err
 	}
+	sb.store.phase("limits and relay")
 	if err := sb.furnish(m.plan, trees, build.Await(around, m.plan)); err != nil {
 		return err
 	}
+	sb.store.phase("files")
 	if m.filter, err = compiled(); err != nil {
 		return fail(fault.SandboxUnavailable, "", "create sandbox: %w", err)
 	}
 	sb.state.Checks, err = checks.Run(sb.checked(m.filter))
+	sb.store.phase("checks")
 	return err
 }
 
@@ -159,7 +166,7 @@ func (m *making) launch(host bool) error {
 }
 
 // furnish builds what programs see.
-func (sb *Sandbox) furnish(plan *spec.Plan, trees build.Trees, found *build.Sights) error {
+func (sb *Sandbox) furnish(plan *spec.Plan, trees build.Trees, found *build.Found) error {
 	sb.state.Warnings = append(slices.Clip(sb.state.Warnings), found.Warnings()...)
 	ops := append(build.Network(plan, sb.state.Launch.Namespaces), build.View(plan, trees, found)...)
 	missing, err := forkexec.Build(sb.init, sb.state.Launch.Namespaces, ops)
@@ -178,30 +185,17 @@ func (sb *Sandbox) furnish(plan *spec.Plan, trees build.Trees, found *build.Sigh
 // complete begins the record, writes down what execs need to know, and lets process 1 go, to end with its owner.
 func (m *making) complete(of *os.File, o Options) error {
 	sb := m.Sandbox
-	if err := sb.startRecord(m.plan, o); err != nil {
+	if err := m.begin(o); err != nil {
 		return err
-	}
-	if !o.Once && m.short == nil {
-		var err error
-		if m.short, err = sb.shortLaunch(m.filter); err != nil {
-			return err
-		}
-	}
-	if sb.state.Record != nil {
-		m.short = nil
-	}
-	if !o.Once || sb.state.Pool != nil { // another process opens it
-		var err error
-		sb.state.Paths = sb.view.Shown()
-		if sb.keptData, err = json.Marshal(sb.kept); err != nil {
-			return fmt.Errorf("save state: %w", err)
-		}
 	}
 	sealed, err := sb.seal(m.plan, m.short, m.root, m.filter)
 	if err != nil {
 		return err
 	}
 	defer sealed.Close()
+	if err := m.confirmed(); err != nil {
+		return err
+	}
 	if err := m.relay.Serve(sb.state.ID, sb.state.Record); err != nil {
 		m.relay = nil
 		return err
@@ -218,6 +212,41 @@ func (m *making) complete(of *os.File, o Options) error {
 		return fail(fault.StateUnusable, fault.DiskHint, "create sandbox: %w", err)
 	}
 	return nil
+}
+
+// begin begins the record, and prepares what other processes need to use the sandbox.
+func (m *making) begin(o Options) (err error) {
+	sb := m.Sandbox
+	if o.Record != "" { // none is begun for what is not given
+		if err := m.confirmed(); err != nil {
+			return err
+		}
+	}
+	if err := sb.startRecord(m.plan, o); err != nil {
+		return err
+	}
+	if !o.Once && m.short == nil {
+		if m.short, err = sb.shortLaunch(m.filter); err != nil {
+			return err
+		}
+	}
+	if sb.state.Record != nil {
+		m.short = nil
+	}
+	if !o.Once || sb.state.Pool != nil {
+		sb.state.Paths = sb.view.Shown()
+		if sb.keptData, err = json.Marshal(sb.kept); err != nil {
+			return fmt.Errorf("save state: %w", err)
+		}
+	}
+	return nil
+}
+
+func (m *making) confirmed() error {
+	if m.confirm == nil {
+		return nil
+	}
+	return m.confirm()
 }
 
 // discard removes what has been made of a sandbox that is not complete.

@@ -79,6 +79,7 @@ func (sb *Sandbox) Delete(key ed25519.PrivateKey) error {
 	// No sweep is to remove it as soon as process 1 has ended, without the key and as one that nobody has deleted.
 	mine := sb.dir != nil && flock.Lock(sb.dir, unix.LOCK_EX|unix.LOCK_NB) == nil
 	sb.end()
+	s.phase("end of process 1")
 	s.detached(id).AwaitMonitors()
 	var dir *os.File
 	if mine {
@@ -94,7 +95,13 @@ func (sb *Sandbox) Delete(key ed25519.PrivateKey) error {
 	if c == nil {
 		return removedBefore(id, key)
 	}
+	defer s.phase("removal")
 	return s.remove(id, c, sb.state, record.Deleted, key)
+}
+
+// KillInit has the kernel end process 1, and with it everything inside. It does not wait for that.
+func (sb *Sandbox) KillInit() {
+	_ = unix.PidfdSendSignal(int(sb.init.Fd()), unix.SIGKILL, nil, 0) // it may have ended
 }
 
 // end kills process 1. The kernel kills everything else in its PID namespace, and the nested ones, before that is gone.
@@ -102,7 +109,7 @@ func (sb *Sandbox) end() {
 	if sb.init == nil {
 		return
 	}
-	_ = unix.PidfdSendSignal(int(sb.init.Fd()), unix.SIGKILL, nil, 0) // it may have ended
+	sb.KillInit()
 	procfs.PidfdWait(sb.init, -1)
 	if sb.child {
 		_ = unix.Waitid(unix.P_PIDFD, int(sb.init.Fd()), nil, unix.WEXITED, nil)

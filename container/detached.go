@@ -27,7 +27,7 @@ func (s *Store) detached(id string) detached.Execs {
 			if err != nil {
 				return stream.DefaultOutput
 			}
-			return keptOutput(st.Launch.Limits)
+			return outputLimit(st.Launch.Limits)
 		},
 	}
 }

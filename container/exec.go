@@ -35,7 +35,7 @@ type Running struct {
 	limits   enforce.Limits
 	reported []spec.Limit
 	disk     *disk.Watch
-	lookouts *deny.Found
+	denied   *deny.Found
 	detached bool
 	redactor *record.Redactor
 	view     *result.View // what it alone sees; nil: what its sandbox shows
@@ -45,7 +45,7 @@ type Running struct {
 	board    *guard.Board // shared with its guard; nil: it has none
 
 	// Where there is a record: it, and what it is to be told.
-	record  *telling
+	record  *execRecord
 	args    []string
 	cwd     string
 	meters  [2]*record.Meter // of the streams
@@ -78,7 +78,7 @@ func (sb *Sandbox) Start(req Request) (*Running, error) {
 
 // startKeeping starts a program whose whole streams go to files too.
 func (sb *Sandbox) startKeeping(req Request) (*Running, error) {
-	sees, err := sb.shows()
+	sees, err := sb.grantedPaths()
 	if err != nil {
 		return nil, fmt.Errorf("keep output: %w", err)
 	}
@@ -138,7 +138,7 @@ func (sb *Sandbox) begin(req Request) (_ *Running, err error) {
 	}
 	defer func() {
 		if err != nil {
-			r.lookouts.Close()
+			r.denied.Close()
 			r.board.Close()
 		}
 	}()
@@ -205,7 +205,7 @@ func (r *Running) ends(req Request) stream.Ends {
 	return stream.Ends{
 		Stdin: req.Stdin, Stdout: req.Stdout, Stderr: req.Stderr, One: req.OneOutput && req.OutputDir == "",
 		Tty: req.Tty, TtySettings: req.TtySettings, Answer: req.Answer,
-		Keep: keptOutput(r.limits.Limits), KillOver: req.KillOnOutput, Idle: r.limits.Idle > 0,
+		Keep: outputLimit(r.limits.Limits), KillOver: req.KillOnOutput, Idle: r.limits.Idle > 0,
 		Files: req.files, Meters: r.meters, Redactor: r.redactor, Beside: r.refusals.Beside, Null: r.sb.null,
 	}
 }
@@ -265,7 +265,7 @@ func (r *Running) conclude(st forkexec.Status, took time.Duration, full bool) *r
 	}
 	stdout, stderr := r.streams.Kept()
 	res.Keep(stdout, stderr)
-	res.Warnings = r.redactor.Strings(append(r.warnings, r.lookouts.MoveAppeared(r.sb.state.ID+"-"+r.Name)...))
+	res.Warnings = r.redactor.Strings(append(r.warnings, r.denied.MoveAppeared(r.sb.state.ID+"-"+r.Name)...))
 	return res
 }
 

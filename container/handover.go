@@ -22,7 +22,7 @@ type Ready struct {
 
 // Prepare builds a sandbox for HandOver. Whatever fails, nothing is left behind.
 func (s *Store) Prepare(plan *spec.Plan) (*Ready, error) {
-	writable, err := trust.KeptFrom(s.path, s.root, plan.View)
+	writable, err := trust.CheckView(s.path, s.root, plan.View)
 	if err != nil {
 		return nil, err
 	}
@@ -72,9 +72,10 @@ func (r *Ready) Warnings() []string { return r.state.Warnings }
 // Discard ends it.
 func (r *Ready) Discard() { r.discard() }
 
-// HandOver gives it an id and an owner: it is then as if Create had made it, and says when it was built. Where the id is in use it stays
-// ready. After any other error it is no more.
-func (r *Ready) HandOver(id string, o Options) (*Sandbox, error) {
+// HandOver gives it an id and an owner: it is then as if Create had made it, and says when it was built. It is not given where
+// confirm has an error, which is asked as late as can be: it may still be about it. Where the id is in use it stays ready. After any
+// other error it is no more.
+func (r *Ready) HandOver(id string, o Options, confirm func() error) (*Sandbox, error) {
 	if err := CheckID(id); err != nil {
 		return nil, err
 	}
@@ -92,6 +93,7 @@ func (r *Ready) HandOver(id string, o Options) (*Sandbox, error) {
 	if st.Launch.Limits.Disk > 0 {
 		st.Launch.Held.Disk = disk.Measure(st.Launch.Held.Write) // what others have written since is not its own
 	}
+	r.confirm = confirm
 	if err := r.complete(of, o); err != nil {
 		r.discard()
 		return nil, err

@@ -14,8 +14,8 @@ import (
 
 // This file has the parts of a state that an exec needs, beside Launch.
 
-// Held is what holds a sandbox's limits, for its execs.
-type Held struct {
+// Enforcement is what holds a sandbox's limits, for its execs.
+type Enforcement struct {
 	Groups []forkexec.Group `json:"groups,omitempty"`
 	Ours   int64            `json:"ours,omitempty"`  // processes of ours that are in them while no exec runs
 	CPUs   []int            `json:"cpus,omitempty"`  // the only processors that its programs can use
@@ -24,7 +24,7 @@ type Held struct {
 	Disk   disk.Use         `json:"disk,omitzero"`   // and what was there when the sandbox was made
 }
 
-func (h *Held) has(controller int) bool {
+func (h *Enforcement) has(controller int) bool {
 	return slices.ContainsFunc(h.Groups, func(g forkexec.Group) bool { return g.Controllers&controller != 0 })
 }
 
@@ -52,7 +52,7 @@ func joined(plan *spec.Plan) int {
 	return own
 }
 
-func keptOutput(l policy.Limits) int64 {
+func outputLimit(l policy.Limits) int64 {
 	if l.Output > 0 {
 		return l.Output
 	}

@@ -19,10 +19,10 @@ import (
 	"github.com/sandboxrun/sandboxrun/spec"
 )
 
-// hold prepares all that holds the sandbox's limits, before the first program, and says what has been read back.
-func (sb *Sandbox) hold(plan *spec.Plan) error {
+// enforceLimits prepares all that holds the sandbox's limits, before the first program, and says what has been read back.
+func (sb *Sandbox) enforceLimits(plan *spec.Plan) error {
 	l, held := &plan.Exec.Limits, &sb.state.Launch.Held
-	if err := sb.holdByGroups(plan); err != nil {
+	if err := sb.enforceByGroups(plan); err != nil {
 		return err
 	}
 	if plan.Exec.Affinity > 0 {
@@ -56,8 +56,8 @@ func (sb *Sandbox) hold(plan *spec.Plan) error {
 	return nil
 }
 
-// holdByGroups makes the sandbox's control groups, where its limits are held by such.
-func (sb *Sandbox) holdByGroups(plan *spec.Plan) error {
+// enforceByGroups makes the sandbox's control groups, where its limits are held by such.
+func (sb *Sandbox) enforceByGroups(plan *spec.Plan) error {
 	if plan.Cgroups.Kind == "" {
 		return nil
 	}

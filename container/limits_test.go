@@ -18,7 +18,7 @@ func madeUp(l Launch) *Sandbox { return &Sandbox{state: &State{ID: "x", Launch: 
 
 // TestEffectiveLimits: an exec may ask for less than its sandbox has, and never for more.
 func TestEffectiveLimits(t *testing.T) {
-	both := Held{Groups: []forkexec.Group{{Dir: "/g", Controllers: forkexec.GroupMemory | forkexec.GroupPids}}}
+	both := Enforcement{Groups: []forkexec.Group{{Dir: "/g", Controllers: forkexec.GroupMemory | forkexec.GroupPids}}}
 	asked := policy.Limits{Wall: 10 * time.Second, CPU: 20 * time.Second, Memory: 1000, Pids: 50}
 	for _, c := range []struct {
 		name string
@@ -78,7 +78,7 @@ func TestEffectiveLimits(t *testing.T) {
 func TestLimitOfACommand(t *testing.T) {
 	l := Launch{
 		Exec: spec.Exec{Limits: policy.Limits{Pids: 10, Memory: 100}},
-		Held: Held{Ours: 1, CPUs: []int{0, 3}, Tmpfs: []string{"/tmp"}, Groups: []forkexec.Group{{Dir: "/g", Controllers: forkexec.GroupPids}}},
+		Held: Enforcement{Ours: 1, CPUs: []int{0, 3}, Tmpfs: []string{"/tmp"}, Groups: []forkexec.Group{{Dir: "/g", Controllers: forkexec.GroupPids}}},
 	}
 	for _, handled := range []bool{false, true} {
 		l.CoreHandled = handled
@@ -159,10 +159,10 @@ func TestNotedGroups(t *testing.T) {
 }
 
 func TestKeptOutput(t *testing.T) {
-	if got := keptOutput(policy.Limits{Output: 5}); got != 5 {
+	if got := outputLimit(policy.Limits{Output: 5}); got != 5 {
 		t.Error(got)
 	}
-	if got := keptOutput(policy.Limits{}); got <= 0 {
+	if got := outputLimit(policy.Limits{}); got <= 0 {
 		t.Error(got)
 	}
 }

@@ -13,7 +13,7 @@ func TestMeter(t *testing.T) {
 	m := sb.Meter()
 	look := func() stats.Stats {
 		t.Helper()
-		s, err := m.Look()
+		s, err := m.Read()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -52,7 +52,7 @@ func TestMeter(t *testing.T) {
 		t.Errorf("nothing runs any more: %+v", s)
 	}
 	sb.end()
-	if _, err := m.Look(); err == nil || err.(*Error).Code != "sandbox_lost" { //nolint:errorlint // it is one
+	if _, err := m.Read(); err == nil || err.(*Error).Code != "sandbox_lost" { //nolint:errorlint // it is one
 		t.Error(err)
 	}
 	if !sb.WaitEnd(t.Context(), time.Hour) {
@@ -74,7 +74,7 @@ func BenchmarkLook(b *testing.B) {
 	sb := newSandbox(b)
 	m := sb.Meter()
 	for b.Loop() {
-		if _, err := m.Look(); err != nil {
+		if _, err := m.Read(); err != nil {
 			b.Fatal(err)
 		}
 	}

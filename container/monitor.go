@@ -80,7 +80,7 @@ func (s *Store) Detach(id string, req Request) (string, error) {
 		_ = cmd.Wait()
 		ended := fmt.Errorf("its monitor has ended: %s", cmd.ProcessState)
 		doing := fmt.Sprintf("start program in sandbox %q", id)
-		if e := diagnose.NoRoom(doing, ended); e != nil {
+		if e := diagnose.NoProcesses(doing, ended); e != nil {
 			return "", e
 		}
 		return "", fail(fault.SandboxUnavailable, "", "%s: %w", doing, ended)

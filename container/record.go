@@ -17,8 +17,8 @@ import (
 // A sandbox that was created with Options.Record has a record of all that is done in it (package record). Nothing runs that
 // is not told of there: what cannot be written fails.
 
-// telling is a record that is open to be told of one exec.
-type telling struct {
+// execRecord is a record that is open to be told of one exec.
+type execRecord struct {
 	w    *record.Writer
 	lock *os.File
 }
@@ -29,11 +29,11 @@ func (r *Running) openRecord() error {
 	if at == nil {
 		return nil
 	}
-	fd, err := unix.Openat(int(r.sb.dir.Fd()), tellingLock, unix.O_RDWR|unix.O_CREAT|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o600)
+	fd, err := unix.Openat(int(r.sb.dir.Fd()), recordLock, unix.O_RDWR|unix.O_CREAT|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o600)
 	if err != nil {
 		return fail(fault.StateUnusable, fault.DiskHint, "open record: %w", err)
 	}
-	t := &telling{lock: os.NewFile(uintptr(fd), tellingLock)}
+	t := &execRecord{lock: os.NewFile(uintptr(fd), recordLock)}
 	if err = flock.Lock(t.lock, unix.LOCK_SH); err == nil {
 		t.w, err = at.Open()
 	}
@@ -50,7 +50,7 @@ func (r *Running) openRecord() error {
 	return err
 }
 
-func (t *telling) close() {
+func (t *execRecord) close() {
 	if t == nil {
 		return
 	}

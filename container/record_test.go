@@ -173,7 +173,7 @@ func TestEndRecordOfTheDead(t *testing.T) {
 	deadSandbox(t, s, "none", &State{})
 	deadSandbox(t, s, "half", nil)
 	deadSandbox(t, s, "torn", nil)
-	deadSandbox(t, s, "gone", &State{Record: &recording.Place{Dir: "/nonexistent/r"}})
+	deadSandbox(t, s, "gone", &State{Record: &recording.Location{Dir: "/nonexistent/r"}})
 	if err := s.root.WriteFile("torn/state.json", []byte("{"), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -214,7 +214,7 @@ func TestOrphans(t *testing.T) {
 	if err := unix.Stat("/proc/self/ns/uts", &st); err != nil {
 		t.Fatal(err)
 	}
-	state := &State{Record: &recording.Place{UTS: st.Ino}}
+	state := &State{Record: &recording.Location{UTS: st.Ino}}
 	if list := orphans(state); !slices.ContainsFunc(list, func(o record.Orphan) bool { return o.PID == os.Getpid() }) {
 		t.Errorf("this process is not found: %v", list)
 	}

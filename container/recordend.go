@@ -8,10 +8,10 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strconv"
 
 	"github.com/sandboxrun/sandboxrun/container/deny"
 	"github.com/sandboxrun/sandboxrun/container/owner"
+	"github.com/sandboxrun/sandboxrun/container/procfs"
 	"github.com/sandboxrun/sandboxrun/container/recording"
 	"github.com/sandboxrun/sandboxrun/fault"
 	"github.com/sandboxrun/sandboxrun/record"
@@ -19,8 +19,8 @@ import (
 
 // This file ends the record of a sandbox, when that is no more.
 
-// tellingLock is held, shared, by whoever has an exec to tell of, so that the end is the last event.
-const tellingLock = "telling.lock"
+// recordLock is held, shared, by whoever has an exec to tell of, so that the end is the last event.
+const recordLock = "record.lock"
 
 // endRecord tells the record of a sandbox's end, and signs it if there is a key. Its processes are gone, and its groups.
 func (s *Store) endRecord(id string, st *State, why string, key ed25519.PrivateKey) (err error) {
@@ -42,13 +42,13 @@ func (s *Store) endRecord(id string, st *State, why string, key ed25519.PrivateK
 	if why == "" {
 		why = s.endOf(st)
 	}
-	s.awaitLock(id, tellingLock) // who has an exec to tell of; where it is not told of, the record says so
+	s.awaitLock(id, recordLock) // who has an exec to tell of; where it is not told of, the record says so
 	w, err := st.Record.Open()
 	if err != nil {
 		return recording.Error(err)
 	}
 	defer w.Close() //nolint:errcheck // what was written has been synced
-	end := &record.End{Why: why, Execs: s.lastExec(id), Released: []string{"processes", "namespaces", "mounts"}, Litter: deny.Litter(st.Launch.Watch, id), Orphans: orphans(st)}
+	end := &record.End{Why: why, Execs: s.lastExec(id), Released: []string{"processes", "namespaces", "mounts"}, Leftovers: deny.Leftovers(st.Launch.Watch, id), Orphans: orphans(st)}
 	if len(st.Launch.Held.Groups) > 0 {
 		end.Released = append(end.Released, "control groups")
 	}
@@ -82,7 +82,7 @@ func (s *Store) endOf(st *State) string {
 	return record.Lost
 }
 
-func signRecord(r *recording.Place, head record.Head, key ed25519.PrivateKey) error {
+func signRecord(r *recording.Location, head record.Head, key ed25519.PrivateKey) error {
 	dir, err := os.Open(r.Dir)
 	if err != nil {
 		return fmt.Errorf("sign record: %w", err)
@@ -103,13 +103,9 @@ func (s *Store) lastExec(id string) uint64 {
 // orphans lists the processes that are still in the sandbox's namespaces.
 func orphans(st *State) []record.Orphan {
 	list := []record.Orphan{}
-	entries, _ := os.ReadDir("/proc") // without it there is nothing to be found
-	for _, e := range entries {
-		pid, err := strconv.Atoi(e.Name())
-		if err != nil {
-			continue
-		}
-		link, err := os.Readlink("/proc/" + e.Name() + "/ns/uts")
+	pids, _ := procfs.Pids() // without it there is nothing to be found
+	for _, pid := range pids {
+		link, err := os.Readlink(fmt.Sprintf("/proc/%d/ns/uts", pid))
 		if err == nil && link == fmt.Sprintf("uts:[%d]", st.Record.UTS) {
 			list = append(list, record.Orphan{PID: pid, Command: owner.Comm(pid)})
 		}

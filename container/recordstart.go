@@ -23,7 +23,7 @@ func (sb *Sandbox) startRecord(plan *spec.Plan, o Options) (err error) {
 	if o.Record == "" {
 		return nil
 	}
-	sees, err := sb.shows()
+	sees, err := sb.grantedPaths()
 	if err != nil {
 		return fmt.Errorf("create record: %w", err)
 	}
@@ -61,7 +61,7 @@ func (sb *Sandbox) startRecord(plan *spec.Plan, o Options) (err error) {
 	if err != nil {
 		return recording.Error(err)
 	}
-	sb.state.Record = &recording.Place{Dir: o.Record, Session: w.Session(), UTS: session.Process.Namespaces["uts"].Inode}
+	sb.state.Record = &recording.Location{Dir: o.Record, Session: w.Session(), UTS: session.Process.Namespaces["uts"].Inode}
 	return nil
 }
 
@@ -87,7 +87,7 @@ func (sb *Sandbox) session(plan *spec.Plan, o Options) (*record.Session, error) 
 	if p := sb.state.Pool; p != nil {
 		s.Pool = &record.Pool{Built: p.Built}
 	}
-	cover := spec.CoverOf(plan.View)
+	cover := plan.View.ByTarget()
 	for _, m := range plan.View.Mounts {
 		source := m.Source
 		if m.Kind == rootfs.MountMask {

@@ -17,7 +17,7 @@ import (
 	"github.com/sandboxrun/sandboxrun/container/result"
 	"github.com/sandboxrun/sandboxrun/container/stream"
 	"github.com/sandboxrun/sandboxrun/forkexec"
-	"github.com/sandboxrun/sandboxrun/record"
+	"github.com/sandboxrun/sandboxrun/secret"
 	"github.com/sandboxrun/sandboxrun/spec"
 )
 
@@ -73,13 +73,13 @@ func (sb *Sandbox) answer() (forkexec.Answer, error) {
 	l := &sb.state.Launch
 	fine, failed := "null", strconv.Quote(result.FindingFailed)
 	a := forkexec.Answer{
-		Fine: fine, Failed: failed, Output: keptOutput(l.Limits), CPUBackstop: enforce.Backstop, Visible: sb.visible(),
+		Fine: fine, Failed: failed, Output: outputLimit(l.Limits), CPUBackstop: enforce.Backstop, Visible: sb.visible(),
 	}
 	if l.CPUFollowsWall {
 		a.CPUPerWall = int(spec.CPUTime(1))
 	}
 	if l.Redact {
-		a.Secrets, a.SecretLength = record.SecretEnds(), record.SecretLength
+		a.Secrets, a.SecretLength = secret.Ends(), secret.MinLength
 	}
 	if sb.state.Relay != nil {
 		a.Relay = relayproc.Lock
@@ -187,7 +187,7 @@ func eventTemplate(e journal.Event) (string, error) {
 // visible are the device and inode of all that the sandbox shows, so that nothing goes where a program could be. It is empty
 // where that is not known.
 func (sb *Sandbox) visible() [][2]uint64 {
-	shows, err := sb.shows()
+	shows, err := sb.grantedPaths()
 	if err != nil {
 		return nil
 	}
@@ -234,8 +234,8 @@ func (e *Ended) Result(req Request) (*result.Result, error) {
 	req.env, req.redactor = sb.environ(req)
 	r := &Running{
 		sb: sb, Name: e.Exec, limits: sb.effective(req), redactor: req.redactor, args: req.Args,
-		streams:  stream.Ended(e.keeper(0, req.Stdout != nil), e.keeper(1, req.Stderr != nil), e.Merged, e.InputFailed),
-		lookouts: deny.Restore(e.sb.state.Launch.Watch, e.Absent),
+		streams: stream.Ended(e.keeper(0, req.Stdout != nil), e.keeper(1, req.Stderr != nil), e.Merged, e.InputFailed),
+		denied:  deny.Restore(e.sb.state.Launch.Watch, e.Absent),
 	}
 	var cmd forkexec.Command
 	sb.limit(&cmd, r.limits, nil)
@@ -261,7 +261,7 @@ func (e *Ended) Result(req Request) (*result.Result, error) {
 
 func (e *Ended) keeper(i int, away bool) *stream.Keeper {
 	k := &e.Output[i]
-	size := int(keptOutput(e.sb.state.Launch.Limits))
+	size := int(outputLimit(e.sb.state.Launch.Limits))
 	return stream.Restore(size, k.Head, k.Tail, k.Next, k.Total, away || i == 1 && e.Merged)
 }
 

@@ -140,7 +140,7 @@ func TestEventTemplates(t *testing.T) {
 			t.Errorf("got %s\nwant %s", got, want)
 		}
 	}
-	if a.Fine != "null" || a.Failed != `"PROGRAM_FAILED"` || a.Output != keptOutput(sb.state.Launch.Limits) {
+	if a.Fine != "null" || a.Failed != `"PROGRAM_FAILED"` || a.Output != outputLimit(sb.state.Launch.Limits) {
 		t.Errorf("%+v", a)
 	}
 }
@@ -168,7 +168,7 @@ func TestShortWayIsForPlainExecs(t *testing.T) {
 		"a limit of the disk":          func(st *State) { st.Launch.Limits.Disk = 1 },
 		"no further process":           func(st *State) { st.Launch.NoSpawn = true },
 		"a list of programs":           func(st *State) { st.Launch.Execute = []string{"/bin/sh"} },
-		"a record":                     func(st *State) { st.Record = &recording.Place{Dir: "/r"} },
+		"a record":                     func(st *State) { st.Record = &recording.Location{Dir: "/r"} },
 		"hosts that are to be refused": func(st *State) { st.Relay = &spec.Relay{}; st.Relay.Policy.Explain = true },
 	} {
 		st := whole

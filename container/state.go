@@ -40,15 +40,15 @@ type State struct {
 	Pool *journal.Pooled `json:"pool,omitempty"`
 
 	// Of the Plan only what later commands need is kept: an exec reads all of this before it can start.
-	Name     string           `json:"name,omitempty"`
-	Policy   string           `json:"policy"`
-	Digest   string           `json:"policy_digest"`
-	Network  string           `json:"network"`
-	Relay    *spec.Relay      `json:"relay,omitempty"`
-	Record   *recording.Place `json:"record,omitempty"`
-	Limits   []spec.Limit     `json:"limits,omitempty"`
-	Weaker   []spec.Weakness  `json:"weaker,omitempty"`
-	Warnings []string         `json:"warnings,omitempty"`
+	Name     string              `json:"name,omitempty"`
+	Policy   string              `json:"policy"`
+	Digest   string              `json:"policy_digest"`
+	Network  string              `json:"network"`
+	Relay    *spec.Relay         `json:"relay,omitempty"`
+	Record   *recording.Location `json:"record,omitempty"`
+	Limits   []spec.Limit        `json:"limits,omitempty"`
+	Weaker   []spec.Weakness     `json:"weaker,omitempty"`
+	Warnings []string            `json:"warnings,omitempty"`
 	// BestEffort is as in spec.Plan.
 	BestEffort bool           `json:"best_effort,omitempty"`
 	Checks     []hooks.Result `json:"checks,omitempty"`
@@ -65,7 +65,7 @@ type Launch struct {
 	Steps      []forkexec.ViewStep `json:"steps,omitempty"` // and before these
 	Watch      []deny.Watch        `json:"watch,omitempty"`
 	Granted    []Granted           `json:"granted,omitempty"`
-	Held       Held                `json:"held,omitzero"`
+	Held       Enforcement         `json:"held,omitzero"`
 	Nproc      bool                `json:"nproc,omitempty"` // see spec.Host
 }
 
@@ -348,26 +348,26 @@ func (s *Store) isChanged(id string) bool {
 
 // Description is what the state command prints: an OCI state with what we know besides.
 type Description struct {
-	Version     string            `json:"ociVersion"`
-	ID          string            `json:"id"`
-	Status      string            `json:"status"`
-	PID         int               `json:"pid,omitempty"`
-	Bundle      string            `json:"bundle"`
-	Created     time.Time         `json:"created,omitzero"`
-	Owner       *owner.Owner      `json:"owner,omitempty"`
-	Pool        *journal.Pooled   `json:"pool,omitempty"`     // where it was built before it was asked for
-	Detached    int               `json:"detached,omitempty"` // execs that run
-	Isolated    bool              `json:"isolated"`           // what its checks have shown
-	Policy      string            `json:"policy,omitempty"`
-	Digest      string            `json:"policy_digest,omitempty"`
-	Network     string            `json:"network,omitempty"`
-	Relay       *relayproc.Info   `json:"relay,omitempty"`
-	Record      *recording.Place  `json:"record,omitempty"`
-	Limits      []spec.Limit      `json:"limits,omitempty"`
-	Weaker      []spec.Weakness   `json:"weaker,omitempty"`
-	Warnings    []string          `json:"warnings,omitempty"`
-	Checks      []hooks.Result    `json:"checks,omitempty"` // of its isolation, at its start
-	Annotations map[string]string `json:"annotations,omitempty"`
+	Version     string              `json:"ociVersion"`
+	ID          string              `json:"id"`
+	Status      string              `json:"status"`
+	PID         int                 `json:"pid,omitempty"`
+	Bundle      string              `json:"bundle"`
+	Created     time.Time           `json:"created,omitzero"`
+	Owner       *owner.Owner        `json:"owner,omitempty"`
+	Pool        *journal.Pooled     `json:"pool,omitempty"`     // where it was built before it was asked for
+	Detached    int                 `json:"detached,omitempty"` // execs that run
+	Isolated    bool                `json:"isolated"`           // what its checks have shown
+	Policy      string              `json:"policy,omitempty"`
+	Digest      string              `json:"policy_digest,omitempty"`
+	Network     string              `json:"network,omitempty"`
+	Relay       *relayproc.Info     `json:"relay,omitempty"`
+	Record      *recording.Location `json:"record,omitempty"`
+	Limits      []spec.Limit        `json:"limits,omitempty"`
+	Weaker      []spec.Weakness     `json:"weaker,omitempty"`
+	Warnings    []string            `json:"warnings,omitempty"`
+	Checks      []hooks.Result      `json:"checks,omitempty"` // of its isolation, at its start
+	Annotations map[string]string   `json:"annotations,omitempty"`
 }
 
 // Describe tells all of a sandbox that is of use to others.
@@ -389,7 +389,7 @@ func (s *Store) Describe(id string) (*Description, error) {
 		return nil, err
 	}
 	if st, err := s.load(id); err == nil {
-		d.Relay, d.Record = relayproc.Look(s.root, st.ID, st.Relay), st.Record
+		d.Relay, d.Record = relayproc.InfoOf(s.root, st.ID, st.Relay), st.Record
 		d.Digest, d.Network, d.Limits, d.Weaker, d.Warnings = st.Digest, st.Network, st.Limits, st.Weaker, st.Warnings
 		d.Checks, d.Isolated, d.Pool = st.Checks, st.Isolated(), st.Pool
 	}

@@ -28,6 +28,15 @@ func fail(code, hint, format string, args ...any) *Error {
 type Store struct {
 	path string
 	root *os.Root
+
+	// Phase, if set, is called at the end of each part of making and removing a sandbox.
+	Phase func(name string)
+}
+
+func (s *Store) phase(name string) {
+	if s.Phase != nil {
+		s.Phase(name)
+	}
 }
 
 // OpenStore opens the state directory and makes it if it is not there, for the caller alone. It must be a real directory

@@ -19,6 +19,7 @@ import (
 	"github.com/sandboxrun/sandboxrun/container/trust"
 	"github.com/sandboxrun/sandboxrun/fault"
 	"github.com/sandboxrun/sandboxrun/forkexec"
+	"github.com/sandboxrun/sandboxrun/rootfs/pathname"
 	"github.com/sandboxrun/sandboxrun/transfer"
 )
 
@@ -61,17 +62,17 @@ func (sb *Sandbox) visitOnce(dir string, puts []forkexec.Put, keep bool) (*forke
 		return nil, err
 	}
 	defer null.Close()
-	looks, err := deny.Look(sb.state.Launch.Watch, in)
+	denied, err := deny.Open(sb.state.Launch.Watch, in)
 	if err != nil {
 		return nil, err
 	}
 	cmd := sb.place(nil) // nothing of the program's runs that a filter could stop
 	cmd.Dir, cmd.Puts, cmd.KeepView, cmd.Stdio = sb.dirOf(dir), puts, keep, [3]*os.File{null, null, null}
-	cmd.Mounts = append(cmd.Mounts, looks.Cover()...)
+	cmd.Mounts = append(cmd.Mounts, denied.Cover()...)
 	sb.limit(&cmd, sb.effective(Request{}), nil)
 	cmd.Limits = forkexec.Limits{State: sb.dir, Wall: putTime}
 	view, err := forkexec.Visit(&cmd)
-	moved := looks.MoveAppeared(sb.state.ID + "-put")
+	moved := denied.MoveAppeared(sb.state.ID + "-put")
 	if err == nil && len(moved) > 0 {
 		view.Close()
 		err = fail(fault.PutFailed, "put it elsewhere", "put: %s", strings.Join(moved, "; "))
@@ -206,7 +207,7 @@ func (sb *Sandbox) ReadHost(name string, limit int64) ([]transfer.File, []transf
 }
 
 func (sb *Sandbox) walkHost(name string, file bool) (*os.File, error) {
-	sees, err := sb.shows()
+	sees, err := sb.grantedPaths()
 	if err != nil {
 		return nil, fmt.Errorf("look at %q: %w", name, err)
 	}
@@ -283,10 +284,8 @@ func freshPath(asked, dir, home string) (string, error) {
 		name = path.Join(dir, asked)
 	}
 	name = path.Clean(name)
-	for _, own := range []string{"/proc", "/dev", "/sys"} {
-		if name == "/" || name == own || strings.HasPrefix(name, own+"/") {
-			return "", fail(fault.FreshUnusable, "", "fresh %q: no program runs without what is there", asked)
-		}
+	if name == "/" || pathname.KernelPlace(name) != "" {
+		return "", fail(fault.FreshUnusable, "", "fresh %q: no program runs without what is there", asked)
 	}
 	return name, nil
 }

@@ -72,7 +72,7 @@ const (
 	RecordUntold         = "record_untold"
 	RecordEmpty          = "record_empty"
 	CheckBroken          = "check_broken"
-	SandboxLitter        = "sandbox_litter"
+	SandboxLeftovers     = "sandbox_litter"
 	SandboxOrphans       = "sandbox_orphans"
 	RecordUnusable       = "record_unusable"
 	LimitReached         = "limit_reached"
@@ -228,7 +228,7 @@ func Table() []Entry {
 				"event.",
 		},
 		{
-			[]string{CheckBroken, SandboxLitter, SandboxOrphans},
+			[]string{CheckBroken, SandboxLeftovers, SandboxOrphans},
 			ExitRefused,
 			"Of **verify**: the record is good. It reports a broken check, leftover files, or leftover processes.",
 		},

@@ -209,7 +209,7 @@ void fx_answer(struct fx_short *s, const struct fx_launch *la, const struct fx_r
 	struct fx_values v = {.s = s, .finding = status ? la->failed : la->fine};
 	size_t n = 0;
 	char *result = NULL;
-	if (!nothing_special(s, la))
+	if (!nothing_special(s, la) || fx_claim_lost())
 		return;
 	if (q->json || q->result)
 		result = fx_fill(&la->results[(s->merged ? FX_MERGED : 0) | (la->timed ? FX_TIMEOUT : 0)], &v, &n);
@@ -218,8 +218,6 @@ void fx_answer(struct fx_short *s, const struct fx_launch *la, const struct fx_r
 	if (fx_event_ended(s, la, &v) < 0)
 		return;
 	s->noted = 1;
-	if (fx_end_claim() < 0)
-		return;
 	if (q->result) {
 		s->result_given = 1;
 		if ((s->result_failed = write_all(s->result_file, result, n)) != 0 || (s->result_failed = fx_commit_result(s, q)) != 0)

@@ -23,6 +23,7 @@ struct fx_rlimit fx_caller_limits[FX_CALLER_LIMITS] = {
 };
 
 int fx_first_parent;
+int64_t fx_begun_us;
 
 static rlim_t wanted(int resource)
 {
@@ -65,6 +66,7 @@ static void fit_threads(void)
 // The priority puts this before client.c.
 __attribute__((constructor(101))) static void remember_caller(void)
 {
+	fx_begun_us = fx_now_us();
 	fx_first_parent = getppid();
 	for (int i = 0; i < FX_CALLER_LIMITS; i++) {
 		struct fx_rlimit *is = &fx_caller_limits[i];

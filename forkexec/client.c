@@ -209,7 +209,8 @@ static void follow(struct fx_exec *x, struct fx_short *e, struct relay *streams,
 	}
 	e->reported = got == sizeof e->status;
 	e->cancelled = x->cancelled;
-	wait_for_all(x, e);
+	l->once = fx_claim.fd >= 0 && !fx_claim_lost();
+	wait_for_all(x, e); // also where the sandbox ends with us: its process 1 cannot end before this one has been reaped
 	e->wall_us = fx_now_us() - l->started_us;
 	fx_limits_close(l);
 	e->ran = 1;

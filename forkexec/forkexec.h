@@ -62,6 +62,7 @@ struct fx_cgroup {
 #define FX_CGROUPS 4
 #define FX_GROUP_PATH 1024
 
+extern int64_t fx_begun_us; // when this process began, by fx_now_us
 extern int fx_first_parent; // who called this command: by the time that Go asks, that process may have ended
 
 #define FX_CALLER_LIMITS 6
@@ -100,6 +101,7 @@ struct fx_limits {
 	int why;
 	int measure;            // how much memory it uses is to be told, whether that is limited or not
 	int elsewhere;          // somebody else calls fx_limits_sample
+	int once;               // the sandbox ends with this exec, and what is left of both is removed together
 	void *thread;           // or a thread of ours
 	int wake, stop;         // which writes to wake when a limit is exceeded, and ends when stop is written to
 	int64_t started_us, sample_us, ramp_us, ended_us;
@@ -336,11 +338,10 @@ void fx_continue(const struct fx_stopped *s);
 void fx_stop_self(int group);
 int fx_pid_of(int pidfd);
 
-struct fx_claim {           // a sandbox that a pool has given to this process
-	int fd;                 // the connection to the pool; -1: there is none
+struct fx_claim {           // a sandbox that a pool has given to this process, for one run
+	int fd;                 // the connection to the pool, whose end is the sandbox's; -1: there is none
 	char id[64];
 	const char *dir;        // that its program starts in; empty: the policy's
-	int ended;              // it has been removed
 };
 
 extern struct fx_claim fx_claim;

@@ -239,7 +239,7 @@ static void read_groups(struct fx_limits *l)
 		l->cpu_used_us = cpu;
 }
 
-// fx_limits_close reads what the groups have counted and removes them. Every process of the exec is gone.
+// fx_limits_close reads what the groups have counted and, unless they go with the sandbox, removes them. Every process of the exec is gone.
 void fx_limits_close(struct fx_limits *l)
 {
 	fx_limits_stop(l);
@@ -248,7 +248,7 @@ void fx_limits_close(struct fx_limits *l)
 	for (size_t i = 0; i < l->n_cgroups; i++) {
 		const struct fx_cgroup *g = &l->cgroups[i];
 		char path[FX_GROUP_PATH];
-		if (!g->own || group_path(l, g, "", path) < 0)
+		if (!g->own || l->once || group_path(l, g, "", path) < 0)
 			continue;
 		// A process that is gone may still be on its way out of its group.
 		for (int try = 0; rmdir(path) < 0 && errno == EBUSY && try < 100; try++)
@@ -259,5 +259,6 @@ void fx_limits_close(struct fx_limits *l)
 		if (opened[i] >= 0)
 			close(opened[i]);
 	l->proc = l->ipc[0] = l->ipc[1] = l->ipc[2] = l->sockets = -1;
-	count(l, -1);
+	if (!l->once)
+		count(l, -1);
 }

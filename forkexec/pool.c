@@ -3,6 +3,7 @@
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/random.h>
@@ -66,7 +67,7 @@ int fx_claim_sandbox(struct fx_request *q, char *const *env)
 	if (fd < 0)
 		return -1;
 	size_t got = say(fd, message, (size_t)n) == 0 ? hear(fd, answer) : 0, ok = sizeof "ok", id = strlen(c->id) + 1;
-	if (got <= ok + id || memcmp(answer, "ok", ok) != 0 || memcmp(answer + ok, c->id, id) != 0 || say(fd, "mine", sizeof "mine") < 0) {
+	if (got <= ok + id || memcmp(answer, "ok", ok) != 0 || memcmp(answer + ok, c->id, id) != 0 || say(fd, "once", sizeof "once") < 0) {
 		close(fd); // if there is one the pool takes it back
 		return -1;
 	}
@@ -77,12 +78,8 @@ int fx_claim_sandbox(struct fx_request *q, char *const *env)
 	return 0;
 }
 
-int fx_end_claim(void)
+int fx_claim_lost(void)
 {
-	static char answer[MESSAGE];
-	struct fx_claim *c = &fx_claim;
-	if (c->fd < 0 || c->ended)
-		return 0;
-	c->ended = say(c->fd, "end", sizeof "end") == 0 && hear(c->fd, answer) > 0 && strcmp(answer, "ok") == 0;
-	return c->ended ? 0 : -1;
+	struct pollfd p = {.fd = fx_claim.fd};
+	return fx_claim.fd >= 0 && poll(&p, 1, 0) > 0;
 }

@@ -63,5 +63,8 @@ func ProbeRoom() int {
 	return int(C.fx_probe_room((*C.char)(unsafe.Pointer(stack))))
 }
 
+// Begun is when this process began, before the Go runtime did, by the monotonic clock.
+func Begun() time.Duration { return time.Duration(C.fx_begun_us) * time.Microsecond }
+
 // FirstParent is the process that was our parent when this process began, before the Go runtime did.
 func FirstParent() int { return int(C.fx_first_parent) }

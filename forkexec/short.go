@@ -98,23 +98,22 @@ func TakeShort() (*Short, error) {
 	return s, err
 }
 
-// Claim is a sandbox that a pool has given to this process before Go started.
+// Claim is a sandbox that a pool has given to this process before Go started. It ends with this process.
 type Claim struct {
-	ID    string
-	Dir   string   // that its program starts in; empty: the policy's
-	Pool  *os.File // the connection to the pool
-	Ended bool     // it has been removed
+	ID  string
+	Dir string // that its program starts in; empty: the policy's
 }
 
-// TakeClaim gives it, if there is one. It gives it once.
+// Lost says whether the pool has ended, so that nobody will remove the sandbox.
+func (c *Claim) Lost() bool { return C.fx_claim_lost() != 0 }
+
+// TakeClaim gives it, if there is one.
 func TakeClaim() *Claim {
 	c := &C.fx_claim
 	if c.fd < 0 {
 		return nil
 	}
-	claim := &Claim{ID: C.GoString(&c.id[0]), Dir: C.GoString(c.dir), Pool: os.NewFile(uintptr(c.fd), "pool"), Ended: c.ended != 0}
-	c.fd = -1
-	return claim
+	return &Claim{ID: C.GoString(&c.id[0]), Dir: C.GoString(c.dir)}
 }
 
 func failedBy(errno C.int) error {

@@ -22,11 +22,12 @@ int fx_read_request(struct fx_request *q, char **args, char *const *env);
 // fx_read_run is the same for what follows `run`. It gives no id.
 int fx_read_run(struct fx_request *q, char **args, char *const *env);
 
-// fx_claim_sandbox claims a sandbox of the pool that the environment names, for one run. It fails where there is none.
+// fx_claim_sandbox claims a sandbox of the pool that the environment names, for one run. It fails where there is none. The pool removes it when
+// this process has ended.
 int fx_claim_sandbox(struct fx_request *q, char *const *env);
 
-// fx_end_claim has the pool remove it.
-int fx_end_claim(void);
+// fx_claim_lost says whether that pool has ended, so that nobody will.
+int fx_claim_lost(void);
 
 // fx_pool_dir opens the directory in which that pool listens.
 int fx_pool_dir(char *const *env);

@@ -82,9 +82,9 @@ func (n Node) Dir() bool { return n.Err == nil && n.Mode&unix.S_IFMT == unix.S_I
 // Regular reports whether it is a regular file. To open one has no side effect.
 func (n Node) Regular() bool { return n.Err == nil && n.Mode&unix.S_IFMT == unix.S_IFREG }
 
-// Special reports whether it is a pipe, a socket or a device. To write to one changes no file system, so a read-only mount
+// special reports whether it is a pipe, a socket or a device. To write to one changes no file system, so a read-only mount
 // allows it.
-func (n Node) Special() bool { return n.Err == nil && !n.Dir() && !n.Regular() }
+func (n Node) special() bool { return n.Err == nil && !n.Dir() && !n.Regular() }
 
 // PathSeen has the facts of a Path.
 type PathSeen struct {

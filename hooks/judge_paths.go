@@ -179,7 +179,7 @@ func judgeReadOnly(s *Subject, f *Facts, v *verdict) {
 			v.lack("%q does not exist: %v", p.Inside, in.Err)
 		case !in.ReadOnly:
 			v.fail("%q is on a mount that can be written", p.Inside)
-		case p.Kind != Mask && seen.Write == nil && !in.Special():
+		case p.Kind != Mask && seen.Write == nil && !in.special():
 			v.fail("%q could be written", p.Inside)
 		default:
 			v.hold()

@@ -47,7 +47,7 @@ func numbers() []number {
 		{code: `RefusalRate\s+= ([0-9]+)`, pages: []string{security + "at most # refusals and failures a second"}},
 		{code: `defaultTmpfs = (.*)`, as: "G", pages: []string{security + "without a size in the policy #"}},
 		{code: `percent, most = 100, (.*)`, as: "M", pages: []string{security + "`ulimit -f`, up to #"}},
-		{code: `const SecretLength = (.*)`, pages: []string{security + "with values of # characters or more", "docs/policy.md: of # characters or more"}},
+		{code: `const MinLength = (.*)`, pages: []string{security + "with values of # characters or more", "docs/policy.md: of # characters or more"}},
 		{code: `mostForeign = (.*)`, pages: []string{security + "looks at # files at most"}},
 		{code: `plainID   = (.*)`, as: "plain", pages: []string{security + "user `sandbox` (#)", "docs/policy.md: user sandbox (#)"}},
 		{table: "refusedCalls", pages: []string{security + "# of the refused calls"}},

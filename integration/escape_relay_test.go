@@ -16,7 +16,7 @@ import (
 //go:embed testdata/escape_relay.py
 var relayProgram string
 
-// TestEscapesThroughTheRelay: what stands in the doorway lets nobody through to a host that is not allowed, by no protocol and
+// TestEscapesThroughTheRelay: the relay lets no program reach a host that is not allowed, by no protocol and
 // in no spelling, above all not to the host's own loopback. The control is a sandbox that grants it.
 func TestEscapesThroughTheRelay(t *testing.T) {
 	flavours(t, func(b *box) {

@@ -38,7 +38,7 @@ func TestDoctorEscapes(t *testing.T) {
 				b.t.Errorf("%s: %v", name, a)
 			}
 			for _, row := range r.Rows {
-				if row.Result == escapes.NotTested && !strings.Contains(row.Said, "without a sandbox") {
+				if row.Result == escapes.NotTested && !strings.Contains(row.Output, "without a sandbox") {
 					b.t.Errorf("%s: %+v", name, row)
 				}
 			}

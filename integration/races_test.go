@@ -34,15 +34,15 @@ func TestLoadLifecycles(t *testing.T) {
 		policies := []string{b.limits(object{"memory": "64M", "pids": 20}), b.files("", object{})}
 		before := b.census0(policies[0])
 		stop := make(chan struct{})
-		var lookers sync.WaitGroup
+		var readers sync.WaitGroup
 		for _, look := range [][]string{{"list", "--json"}, {"list"}, {"sweep"}} {
-			lookers.Go(func() { b.lookUntil(stop, look...) })
+			readers.Go(func() { b.lookUntil(stop, look...) })
 		}
 		start := time.Now()
 		atOnce(workers, workers*times, func(i int) { b.lifecycle(i, policies[i%2]) })
 		t.Logf("%d lifecycles in %v", workers*times, time.Since(start).Round(time.Millisecond))
 		close(stop)
-		lookers.Wait()
+		readers.Wait()
 		b.run("sweep").exits(0)
 		same(t, "sandboxes left", "", strings.Join(b.ids(), " "))
 		b.settles("lifecycles", before)

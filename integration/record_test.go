@@ -48,14 +48,14 @@ func recordOf(id, policy, kind string) []record.Event {
 		&record.Network{Exec: "e000002", Way: "http", Host: "example.com", Port: 80, Verdict: "refused"},
 		&record.Run{Exec: "e000002", ArgvSHA256: argv, Cwd: "/w", Outcome: "timeout", ExitCode: 124},
 	}
-	end := &record.End{Why: record.Deleted, Execs: 2, Litter: []string{}, Orphans: []record.Orphan{}}
+	end := &record.End{Why: record.Deleted, Execs: 2, Leftovers: []string{}, Orphans: []record.Orphan{}}
 	switch kind {
 	case "unfinished":
 		return events
 	case "broken":
 		events = append(events, &record.Check{Name: "raw", Layer: "network", What: "no raw socket can be made", Result: record.Broken, Why: "it was made"})
 	case "left":
-		end.Litter, end.Orphans, end.Execs = []string{"/w/made"}, []record.Orphan{{PID: 7, Command: "sleep"}}, 3
+		end.Leftovers, end.Orphans, end.Execs = []string{"/w/made"}, []record.Orphan{{PID: 7, Command: "sleep"}}, 3
 	}
 	return append(events, end)
 }

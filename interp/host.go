@@ -12,7 +12,7 @@ import (
 // host reads the host's files. Paths may go through symlinks.
 type host struct {
 	tree hostfs.Tree
-	made func(path string) (link, file bool) // by a program of the policy, see rootfs.Held
+	made func(path string) (link, file bool) // by a program of the policy, see rootfs.MadeByPrograms
 }
 
 // held reports whether a program of the policy may have made a file, or a symlink on the way to it.

@@ -65,7 +65,7 @@ func Find(r Request) (*Found, error) {
 		}
 		return &Found{}, nil
 	}
-	f := &finder{Request: r, host: host{tree: r.Tree, made: rootfs.Held(r.Tree, r.Files)}, re: newPatterns(), sites: map[string]bool{}}
+	f := &finder{Request: r, host: host{tree: r.Tree, made: rootfs.MadeByPrograms(r.Tree, r.Files)}, re: newPatterns(), sites: map[string]bool{}}
 	if err := f.addAll(); err != nil {
 		return nil, err
 	}

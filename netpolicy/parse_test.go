@@ -230,32 +230,6 @@ func TestLoopback(t *testing.T) {
 	}
 }
 
-func TestValidate(t *testing.T) {
-	good := Policy{
-		Mode: Allowlist, Ports: []Port{{Inside: 80, Outside: "127.0.0.1:80"}}, Services: []string{"http://a.example"},
-		AllowedHosts: []string{"*.example.org:1"}, AllowPrivate: []string{"a.example"},
-	}
-	if err := good.Validate(); err != nil {
-		t.Fatal(err)
-	}
-	bad := Policy{
-		Mode: "open", Services: []string{"a"}, AllowedHosts: []string{"b c"}, AllowPrivate: []string{"d:1"},
-		Ports: []Port{{Inside: 80, Outside: "127.0.0.1:80"}, {Inside: 80, Outside: "127.0.0.1:81"}, {Outside: "x"}},
-	}
-	err := bad.Validate()
-	if err == nil {
-		t.Fatal("a bad policy is accepted")
-	}
-	for _, want := range []string{`mode "open"`, `service "a"`, `host "b c"`, `host "d:1"`, "80: it is forwarded twice", `port "0=x"`} {
-		if !strings.Contains(err.Error(), want) {
-			t.Errorf("error lacks %q:\n%v", want, err)
-		}
-	}
-	if (&Policy{}).Validate() == nil {
-		t.Error("an empty mode is accepted")
-	}
-}
-
 func FuzzParse(f *testing.F) {
 	for _, s := range []string{"a.example:80", "*.b", "[::1]:1", "80=unix:/x", "80=a:1", "http://a/"} {
 		f.Add(s)

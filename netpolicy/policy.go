@@ -2,12 +2,6 @@
 // asks it for every connection, and explain asks it the same questions. It imports no other package of this module.
 package netpolicy
 
-import (
-	"errors"
-	"fmt"
-	"slices"
-)
-
 // Modes of the network.
 const (
 	Isolated  = "isolated"  // loopback only
@@ -41,35 +35,4 @@ type Port struct {
 	Inside  int    // 1 to 65535
 	Outside string // "127.0.0.1:9001" or "unix:/run/pg.sock"
 	From    string
-}
-
-// Validate returns every fault of a policy that no loader made, joined; nil if there is none.
-func (p *Policy) Validate() error {
-	var faults []error
-	if !slices.Contains(Modes(), p.Mode) {
-		faults = append(faults, fmt.Errorf("check network mode %q: want one of %q", p.Mode, Modes()))
-	}
-	inside := map[int]bool{}
-	for _, port := range p.Ports {
-		if _, err := ParsePort(port.String()); err != nil {
-			faults = append(faults, err)
-		}
-		if inside[port.Inside] {
-			faults = append(faults, fmt.Errorf("check port %d: it is forwarded twice", port.Inside))
-		}
-		inside[port.Inside] = true
-	}
-	for _, s := range p.Services {
-		_, err := ParseService(s)
-		faults = append(faults, err)
-	}
-	for _, s := range p.AllowedHosts {
-		_, err := ParseHost(s)
-		faults = append(faults, err)
-	}
-	for _, s := range p.AllowPrivate {
-		_, err := ParsePrivateHost(s)
-		faults = append(faults, err)
-	}
-	return errors.Join(faults...)
 }

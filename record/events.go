@@ -185,10 +185,10 @@ type End struct {
 	// event of an exec.
 	Execs    uint64   `json:"execs"`
 	Released []string `json:"released"` // resources that were released
-	// Litter are mount points on the host, below grants, that exist now and did not exist before the sandbox. Nil, here and in
+	// Leftovers are mount points on the host, below grants, that exist now and did not exist before the sandbox. Nil, here and in
 	// Orphans, means that nobody looked.
-	Litter  []string `json:"litter"`
-	Orphans []Orphan `json:"orphans"` // leftover processes
+	Leftovers []string `json:"litter"`
+	Orphans   []Orphan `json:"orphans"` // leftover processes
 }
 
 // Orphan is a process that still exists after its sandbox.
@@ -237,7 +237,7 @@ func (e *Network) redacted(r *Redactor) Event {
 
 func (e *End) redacted(r *Redactor) Event {
 	c := *e
-	c.Released, c.Litter = r.Strings(e.Released), r.Strings(e.Litter)
+	c.Released, c.Leftovers = r.Strings(e.Released), r.Strings(e.Leftovers)
 	c.Orphans = slices.Clone(e.Orphans)
 	for i, o := range c.Orphans {
 		c.Orphans[i].Command = r.String(o.Command)

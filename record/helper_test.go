@@ -61,7 +61,7 @@ func story(sandbox string) []Event {
 		&Network{Way: "http", Host: "example.com", Port: 80, Verdict: "allowed", BytesIn: 7},
 		&Network{Way: "dns", Host: "evil.example", Verdict: "refused", Reason: "not_listed"},
 		run("e000002", "timeout", 124),
-		&End{Why: Deleted, Execs: 2, Released: []string{"namespaces"}, Litter: []string{}, Orphans: []Orphan{}},
+		&End{Why: Deleted, Execs: 2, Released: []string{"namespaces"}, Leftovers: []string{}, Orphans: []Orphan{}},
 	}
 }
 

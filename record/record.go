@@ -1,5 +1,5 @@
 // Package record writes the record of a sandbox and verifies it: later, on any machine, without the sandbox. It also has the
-// Redactor, which removes the values of keys from stored output. It imports no other package of this repository.
+// Redactor, which removes the values of keys from stored output. It imports of ours fault and secret.
 //
 // # The file
 //

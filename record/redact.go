@@ -7,25 +7,9 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"unicode/utf8"
+
+	"github.com/sandboxrun/sandboxrun/secret"
 )
-
-// SecretLength is the minimum length, in characters, of a value that is redacted. Shorter values occur in all kinds of text by
-// chance.
-const SecretLength = 16
-
-// SecretEnds are the ends of the names of variables that may be keys.
-func SecretEnds() []string { return []string{"_KEY", "_TOKEN", "_SECRET"} }
-
-// Secret reports whether a variable counts as a key, by its name and the length of its value.
-func Secret(name, value string) bool {
-	for _, end := range SecretEnds() {
-		if strings.HasSuffix(name, end) {
-			return utf8.RuneCountInString(value) >= SecretLength
-		}
-	}
-	return false
-}
 
 // Redactor replaces the values of key-like variables by <NAME>. A nil Redactor changes nothing.
 //
@@ -69,7 +53,7 @@ func NewRedactor(envs ...map[string]string) *Redactor {
 func (r *Redactor) addAll(env map[string]string, seen map[string]bool) {
 	for _, name := range slices.Sorted(maps.Keys(env)) {
 		value := env[name]
-		if !Secret(name, value) || seen[value] {
+		if !secret.Redacted(name, value) || seen[value] {
 			continue
 		}
 		for _, form := range forms(value) {

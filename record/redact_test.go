@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/sandboxrun/sandboxrun/secret"
 )
 
 const (
@@ -26,7 +28,7 @@ func slowly(env map[string]string, text []byte) []byte {
 		var best hit
 		for name, value := range env {
 			for _, form := range forms(value) {
-				if Secret(name, value) && bytes.HasPrefix(text[at:], []byte(form)) {
+				if secret.Redacted(name, value) && bytes.HasPrefix(text[at:], []byte(form)) {
 					h := hit{at, at + len(form), name}
 					if h.to > best.to || h.to == best.to && h.name < best.name {
 						best = h
@@ -216,9 +218,9 @@ func TestRedactAsSlowly(t *testing.T) {
 		env := map[string]string{}
 		text := letters(rnd.IntN(40))
 		for _, name := range []string{"A_KEY", "B_KEY", "C_TOKEN", "D_SECRET"} {
-			value := letters(SecretLength + rnd.IntN(8))
-			if rnd.IntN(2) == 0 && len(text) > SecretLength { // one that overlaps what there is
-				value = append(bytes.Clone(text[len(text)-SecretLength+rnd.IntN(4):]), value[:12]...)
+			value := letters(secret.MinLength + rnd.IntN(8))
+			if rnd.IntN(2) == 0 && len(text) > secret.MinLength { // one that overlaps what there is
+				value = append(bytes.Clone(text[len(text)-secret.MinLength+rnd.IntN(4):]), value[:12]...)
 			}
 			env[name] = string(value)
 			text = append(text, value[rnd.IntN(4)*rnd.IntN(5):]...)

@@ -3,7 +3,6 @@ package record
 import (
 	"bytes"
 	"crypto/ed25519"
-	"crypto/x509"
 	"encoding/json"
 	"encoding/pem"
 	"errors"
@@ -82,12 +81,11 @@ func PrivateKey(data []byte) (ed25519.PrivateKey, error) {
 	if err != nil {
 		return nil, err
 	}
-	key, err := x509.ParsePKCS8PrivateKey(der)
-	if err != nil {
-		return nil, fmt.Errorf("read private key: %w", err)
-	}
-	if k, ok := key.(ed25519.PrivateKey); ok {
-		return k, nil
+	for _, version := range []string{"\x00", "\x01"} { // RFC 5208; RFC 5958, where the public key may follow
+		seed, ok := bytes.CutPrefix(der, []byte("\x02\x01"+version+ed25519ID+"\x04\x22\x04\x20"))
+		if ok && len(seed) >= ed25519.SeedSize {
+			return ed25519.NewKeyFromSeed(seed[:ed25519.SeedSize]), nil
+		}
 	}
 	return nil, errors.New("read private key: it is not for Ed25519")
 }
@@ -98,16 +96,18 @@ func PublicKey(data []byte) (ed25519.PublicKey, error) {
 	if err != nil {
 		return nil, err
 	}
-	key, err := x509.ParsePKIXPublicKey(der)
-	if err != nil {
-		return nil, fmt.Errorf("read public key: %w", err)
+	key, ok := bytes.CutPrefix(der, []byte(ed25519ID+"\x03\x21\x00"))
+	if !ok || len(key) != ed25519.PublicKeySize {
+		return nil, errors.New("read public key: it is not for Ed25519")
 	}
-	if k, ok := key.(ed25519.PublicKey); ok {
-		return k, nil
-	}
-	return nil, errors.New("read public key: it is not for Ed25519")
+	return key, nil
 }
 
+// ed25519ID is the DER encoding of the algorithm's identifier. All of a key but the key itself has one encoding (RFC 8410), so
+// PrivateKey and PublicKey compare bytes: crypto/x509 would add 1 MB to the binary, which each rootless start copies.
+const ed25519ID = "\x30\x05\x06\x03\x2b\x65\x70"
+
+// onlyBlock returns the content of the SEQUENCE in the only PEM block, or nothing if it is no SEQUENCE as short as keys of Ed25519 are.
 func onlyBlock(data []byte, kind string) ([]byte, error) {
 	block, rest := pem.Decode(data)
 	switch {
@@ -118,5 +118,9 @@ func onlyBlock(data []byte, kind string) ([]byte, error) {
 	case len(bytes.TrimSpace(rest)) > 0:
 		return nil, errors.New("read key: more than one PEM block")
 	}
-	return block.Bytes, nil
+	der := block.Bytes
+	if len(der) < 2 || der[0] != 0x30 || der[1] >= 0x80 || int(der[1]) != len(der)-2 {
+		return nil, nil
+	}
+	return der[2:], nil
 }

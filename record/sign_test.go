@@ -1,7 +1,11 @@
 package record
 
 import (
+	"bytes"
 	"crypto/ed25519"
+	"crypto/x509"
+	"encoding/hex"
+	"encoding/pem"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -134,4 +138,63 @@ func TestSignatureIsOpenSSLs(t *testing.T) {
 	if call(args...) == nil {
 		t.Error("openssl accepts the signature of another text")
 	}
+}
+
+// The keys are those of RFC 8410, section 10.
+func TestKeys(t *testing.T) {
+	const (
+		point   = "19bf44096984cdfe8541bac167dc3b96c85086aa30b6b6cb0c5c38ad703166e1"
+		seed    = "d4ee72dbf913584ad5b6d8f1f769f8ad3afe7c28cbf1d4fbe097a88f44755842"
+		private = "302e020100300506032b657004220420" + seed
+		public  = "302a300506032b6570032100" + point
+		both    = "3072020101300506032b657004220420" + seed +
+			"a01f301d060a2a864886f70d01090914310f0c0d437572646c6520436861697273812100" + point
+	)
+	block := func(kind string, der []byte) []byte { return pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}) }
+	raw := func(s string) []byte {
+		b, err := hex.DecodeString(s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return b
+	}
+	for _, der := range [][]byte{raw(private), raw(both)} {
+		key, err := PrivateKey(block("PRIVATE KEY", der))
+		if err != nil || !bytes.Equal(key.Seed(), raw(seed)) || !bytes.Equal(key.Public().(ed25519.PublicKey), raw(point)) {
+			t.Errorf("%x: %x: %v", der, key, err)
+		}
+		for _, bad := range mutations(der) {
+			key, err := PrivateKey(block("PRIVATE KEY", bad))
+			want, wantErr := x509.ParsePKCS8PrivateKey(bad)
+			if err == nil && (wantErr != nil || !key.Equal(want)) {
+				t.Errorf("%x: %x, crypto/x509 %x: %v", bad, key, want, wantErr)
+			}
+		}
+	}
+	der := raw(public)
+	key, err := PublicKey(block("PUBLIC KEY", der))
+	if err != nil || !bytes.Equal(key, raw(point)) {
+		t.Errorf("%x: %v", key, err)
+	}
+	for _, bad := range mutations(der) {
+		key, err := PublicKey(block("PUBLIC KEY", bad))
+		want, wantErr := x509.ParsePKIXPublicKey(bad)
+		if (err == nil) != (wantErr == nil) || err == nil && !key.Equal(want) {
+			t.Errorf("%x: %x %v, crypto/x509 %x: %v", bad, key, err, want, wantErr)
+		}
+	}
+}
+
+// mutations are a text with one byte changed, its beginnings, and one byte more.
+func mutations(text []byte) [][]byte {
+	list := [][]byte{append(bytes.Clone(text), 0)}
+	for i := range text {
+		list = append(list, text[:i])
+		for _, bit := range []byte{1, 0x80} {
+			changed := bytes.Clone(text)
+			changed[i] ^= bit
+			list = append(list, changed)
+		}
+	}
+	return list
 }

@@ -298,8 +298,8 @@ func (v *verifier) complete() {
 		}
 		v.problem(fault.RecordUntold, 0, "the outcomes of these execs are missing: %s", strings.Join(names, " "))
 	}
-	if len(r.End.Litter) > 0 {
-		v.problem(fault.SandboxLitter, 0, "the sandbox left these paths on the host: %q", r.End.Litter)
+	if len(r.End.Leftovers) > 0 {
+		v.problem(fault.SandboxLeftovers, 0, "the sandbox left these paths on the host: %q", r.End.Leftovers)
 	}
 	for _, o := range r.End.Orphans {
 		v.problem(fault.SandboxOrphans, 0, "process %d (%s) is left over", o.PID, o.Command)

@@ -130,7 +130,7 @@ func TestVerifySeesEveryByte(t *testing.T) {
 func TestVerifyTellsWhatIsNotWell(t *testing.T) {
 	for want, events := range map[string][]Event{
 		"check_broken":                   {session("s"), &Check{Result: Broken}, &End{}},
-		"sandbox_litter":                 {session("s"), &End{Litter: []string{"/w/x"}}},
+		"sandbox_litter":                 {session("s"), &End{Leftovers: []string{"/w/x"}}},
 		"sandbox_orphans":                {session("s"), &End{Orphans: []Orphan{{7, "sh"}}}},
 		"record_untold":                  {session("s"), run("e000002", "exited", 0), &End{Execs: 2}},
 		"record_untold sandbox_orphans":  {session("s"), &End{Execs: 1, Orphans: []Orphan{{7, "sh"}}}},

@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// Room is the number of bytes that Reserve reserves. A Run takes one or two thousand.
-const Room = 256 << 10
+// reservedSize is the number of bytes that Reserve reserves. A Run takes one or two thousand.
+const reservedSize = 256 << 10
 
 var (
 	// ErrEnded means that the record has its end, so nothing can be appended.
@@ -113,7 +113,7 @@ func (w *Writer) Reserve() error {
 		if end.last == "" {
 			return fmt.Errorf("%w: it has no event yet", ErrDamaged)
 		}
-		return w.reserve(end.size, Room)
+		return w.reserve(end.size, reservedSize)
 	})
 }
 
@@ -268,7 +268,7 @@ func (w *Writer) prepared(e Event) Event {
 // use the reserved space.
 func (w *Writer) write(size int64, out []byte, last string) error {
 	if last == KindNetwork || last == KindCheck {
-		if err := w.reserve(size, Room+int64(len(out))); err != nil {
+		if err := w.reserve(size, reservedSize+int64(len(out))); err != nil {
 			return err
 		}
 	}
@@ -316,6 +316,6 @@ func enough(fd int, room int64) error {
 
 // release gives the reserved space back. Some file systems do it with the first call, some with the second, some not at all.
 func (w *Writer) release() {
-	_ = syscall.Fallocate(int(w.f.Fd()), keepSize|punchHole, w.size, Room)
+	_ = syscall.Fallocate(int(w.f.Fd()), keepSize|punchHole, w.size, reservedSize)
 	_ = w.f.Truncate(w.size)
 }

@@ -237,7 +237,7 @@ func TestAppendRedacts(t *testing.T) {
 	add(t, w, s, &Check{What: keyA, Why: keyA, Control: keyA, Result: Held},
 		&Run{Exec: "e000001", Cwd: "/" + keyA + "/x", Error: keyA, Signal: &signal, ArgvSHA256: ArgvDigest([]string{keyA})},
 		&Network{Host: keyA, Rule: keyA, Reason: keyA},
-		&End{Execs: 1, Released: []string{keyA}, Litter: []string{keyA}, Orphans: []Orphan{{1, keyA}}})
+		&End{Execs: 1, Released: []string{keyA}, Leftovers: []string{keyA}, Orphans: []Orphan{{1, keyA}}})
 	data := content(t, path)
 	if bytes.Contains(data, []byte(keyA)) || !bytes.Contains(data, []byte(`"cwd":"/<A_API_KEY>/x"`)) {
 		t.Errorf("%s", data)

@@ -51,7 +51,7 @@ func (v *View) Access(host string) Access {
 func (v *View) access(names Names, host string) (best Access, by *Mount) {
 	for i := range v.Mounts {
 		m := &v.Mounts[i]
-		rest, in := restBelow(m.Source, host)
+		rest, in := pathname.Rest(host, m.Source)
 		if m.Kind != MountBind || m.Source == "" || !in {
 			continue
 		}
@@ -74,21 +74,13 @@ func (v *View) access(names Names, host string) (best Access, by *Mount) {
 // mount that it lies in.
 func (v *View) points() []string {
 	var list []string
-	for i := range v.Mounts {
-		m := &v.Mounts[i]
+	targets := v.ByTarget()
+	for _, m := range v.Mounts {
 		if m.Kind == MountBind && m.Source != "" {
 			list = append(list, m.Source)
 		}
-		var in *Mount
-		for j := range v.Mounts {
-			o := &v.Mounts[j]
-			if pathname.Below(m.Target, o.Target) && (in == nil || len(o.Target) > len(in.Target)) {
-				in = o
-			}
-		}
-		if in != nil && in.Kind == MountBind && in.Source != "" {
-			rest, _ := restBelow(in.Target, m.Target)
-			list = append(list, path.Join(in.Source, rest))
+		if covered := targets.HostPath(pathname.Parent(m.Target)); covered != "" && m.Target != "/" {
+			list = append(list, pathname.Join(covered, path.Base(m.Target)))
 		}
 	}
 	return list

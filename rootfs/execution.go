@@ -15,7 +15,7 @@ func (v *View) ForbidExecution(tree hostfs.Tree) error {
 	v.Mounts = slices.Clone(v.Mounts)
 	for i := range v.Mounts {
 		m := &v.Mounts[i]
-		m.NoExec = !m.Pin && (m.Writable || m.Kind == MountTmpfs || m.Source != "" && (h.names[m.Source] || h.Hold(m.Source)))
+		m.NoExec = !m.Pin && (m.Writable || m.Kind == MountTmpfs || m.Source != "" && (h.names[m.Source] || h.MayReplace(m.Source)))
 	}
 	for _, s := range sources {
 		for _, name := range v.Inside(s) {
@@ -35,7 +35,7 @@ func (v *View) Changeable(tree hostfs.Tree) func(p Place) string {
 		switch {
 		case err != nil:
 			return err.Error()
-		case p.Writable, h.Hold(p.Host), h.names[p.Host], h.nodes[info.Inode()]:
+		case p.Writable, h.MayReplace(p.Host), h.names[p.Host], h.nodes[info.Inode()]:
 			return "it is in a grant that programs can write"
 		case info.Nlink > 1:
 			if link := h.hardLink(p.Host, info.Inode(), sources); link != "" {

@@ -72,8 +72,8 @@ func (v *View) Index(tree hostfs.Tree) *Index {
 type Index struct {
 	Tree    hostfs.Tree
 	Entries map[string]Entry
-	Mounts  map[string]*Mount // by target
-	Above   map[string]bool   // every directory that has a mount below it
+	Mounts  ByTarget
+	Above   map[string]bool // every directory that has a mount below it
 }
 
 // NewIndex is the index of an empty view of a host.
@@ -81,7 +81,7 @@ func NewIndex(tree hostfs.Tree) *Index {
 	return &Index{
 		Tree:    tree,
 		Entries: map[string]Entry{"/": {Path: "/", Kind: EntryDir, Mode: 0o755}},
-		Mounts:  map[string]*Mount{},
+		Mounts:  ByTarget{},
 		Above:   map[string]bool{},
 	}
 }
@@ -94,16 +94,8 @@ func (s *Index) Add(m *Mount) {
 	}
 }
 
-// Cover is the mount that shows path, or nil where that is the sandbox's own root. A mount never covers one that is
-// above it, so the nearest target decides.
-func (s *Index) Cover(p string) *Mount {
-	for up := range pathname.Ups(p) {
-		if m := s.Mounts[up]; m != nil {
-			return m
-		}
-	}
-	return nil
-}
+// Cover is ByTarget.Cover.
+func (s *Index) Cover(p string) *Mount { return s.Mounts.Cover(p) }
 
 // Walk follows path through the view.
 func (s *Index) Walk(p string) (Place, error) {

@@ -44,20 +44,6 @@ func (v *View) Shown() Names {
 	return n
 }
 
-// restBelow gives what is left of a path behind a directory, by whole components; "." is the directory itself.
-func restBelow(dir, name string) (string, bool) {
-	if name == dir {
-		return ".", true
-	}
-	if dir == "/" {
-		return strings.TrimPrefix(name, "/"), true
-	}
-	if len(name) > len(dir) && name[len(dir)] == '/' && name[:len(dir)] == dir {
-		return name[len(dir)+1:], true
-	}
-	return "", false
-}
-
 // HostOf says which path of the host a path inside stands for, also where nothing is there yet. Both are absolute. Of symlinks
 // only those are followed that the view itself makes, such as /bin.
 func (n Names) HostOf(inside string) (host string, writable, ok bool) {
@@ -66,14 +52,14 @@ func (n Names) HostOf(inside string) (host string, writable, ok bool) {
 		var found *Shown
 		for i := range n {
 			s := &n[i]
-			if _, in := restBelow(s.Inside, inside); in && (found == nil || len(s.Inside) >= len(found.Inside)) {
+			if pathname.Within(inside, s.Inside) && (found == nil || len(s.Inside) >= len(found.Inside)) {
 				found = s
 			}
 		}
 		if found == nil {
 			return "", false, false
 		}
-		rest, _ := restBelow(found.Inside, inside)
+		rest, _ := pathname.Rest(inside, found.Inside)
 		switch {
 		case found.Link != "" && path.IsAbs(found.Link):
 			inside = path.Join(found.Link, rest)
@@ -93,7 +79,7 @@ func (n Names) HostOf(inside string) (host string, writable, ok bool) {
 func (n Names) InsideOf(host string) (inside string, writable, ok bool) {
 	host = path.Clean(host)
 	for _, s := range n.longest() {
-		rest, in := restBelow(s.Host, host)
+		rest, in := pathname.Rest(host, s.Host)
 		if !in {
 			continue
 		}

@@ -12,11 +12,11 @@ import (
 // Writables knows which host paths a policy lets programs write. A symbolic link that stands there may have been made by a
 // program, in an earlier sandbox of the policy: to follow it would let the program choose what the next sandbox shows.
 type Writables struct {
-	tree   hostfs.Tree
-	places *hostfs.Locations
-	names  map[string]bool // host paths of writable sources
-	parts  map[hostfs.Location]bool
-	nodes  map[hostfs.Inode]bool
+	tree      hostfs.Tree
+	locations *hostfs.Locations
+	names     map[string]bool // host paths of writable sources
+	parts     map[hostfs.Location]bool
+	nodes     map[hostfs.Inode]bool
 }
 
 // NewWritables takes the resolved sources of all writable grants.
@@ -37,8 +37,8 @@ func NewWritables(tree hostfs.Tree, p *hostfs.Locations, sources []string) *Writ
 	return h
 }
 
-// Hold reports whether the policy lets programs replace what is at a host path.
-func (h *Writables) Hold(host string) bool {
+// MayReplace reports whether the policy lets programs replace what is at a host path.
+func (h *Writables) MayReplace(host string) bool {
 	if len(h.names) == 0 {
 		return false
 	}
@@ -49,7 +49,7 @@ func (h *Writables) Hold(host string) bool {
 			return true
 		}
 	}
-	place := h.places.Of(dir)
+	place := h.locations.Of(dir)
 	for up := range pathname.Ups(place.Path) {
 		if h.parts[hostfs.Location{Dev: place.Dev, Path: up}] {
 			return true
@@ -61,7 +61,7 @@ func (h *Writables) Hold(host string) bool {
 // First is the first of some links that a program may have made.
 func (h *Writables) First(links []pathname.Link) (pathname.Link, bool) {
 	for _, l := range links {
-		if h.Hold(l.At) {
+		if h.MayReplace(l.At) {
 			return l, true
 		}
 	}
@@ -105,8 +105,8 @@ func (v *View) Follower(tree hostfs.Tree) func(from, path string) (string, error
 // would hang.
 func (h *Writables) hardLink(host string, file hostfs.Inode, sources []string) (found string) {
 	skip := map[string]bool{}
-	for target, m := range h.places.Visible {
-		skip[target] = m.Dev != h.places.Mount(host).Dev
+	for target, m := range h.locations.Visible {
+		skip[target] = m.Dev != h.locations.Mount(host).Dev
 	}
 	w := &hostfs.HardLinks{
 		Tree: h.tree, Skip: skip, Wanted: map[hostfs.Inode]string{file: ""},
@@ -149,14 +149,14 @@ func (p *Policy) WritableSources(tree hostfs.Tree) []string {
 	return pathname.SortedUnique(list)
 }
 
-// Held returns a function that reports what of a host path a program of an earlier sandbox of the policy may have made: a symbolic link
+// MadeByPrograms returns a function that reports what of a host path a program of an earlier sandbox of the policy may have made: a symbolic link
 // on the way, and the file itself.
-func Held(tree hostfs.Tree, p Policy) func(path string) (link, file bool) {
+func MadeByPrograms(tree hostfs.Tree, p Policy) func(path string) (link, file bool) {
 	tree = hostfs.NewMemo(tree)
 	w := NewWritables(tree, hostfs.NewLocations(tree, tree.Mounts()), p.WritableSources(tree))
 	return func(path string) (link, file bool) {
 		t, _ := hostfs.Follow(tree, path)
 		_, link = w.First(t.Links)
-		return link, w.Hold(pathname.Join(t.Real, "x")) // a file of a name of its own in it, or below
+		return link, w.MayReplace(pathname.Join(t.Real, "x")) // a file of a name of its own in it, or below
 	}
 }

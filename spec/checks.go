@@ -2,7 +2,6 @@ package spec
 
 import (
 	"maps"
-	"path/filepath"
 	"slices"
 	"strings"
 
@@ -10,6 +9,7 @@ import (
 	"github.com/sandboxrun/sandboxrun/netpolicy"
 	"github.com/sandboxrun/sandboxrun/rootfs"
 	"github.com/sandboxrun/sandboxrun/rootfs/hostfs"
+	"github.com/sandboxrun/sandboxrun/rootfs/pathname"
 	"github.com/sandboxrun/sandboxrun/spec/policy"
 )
 
@@ -45,7 +45,7 @@ func checks(p *policy.Policy, h *Host, id identity, plan *Plan) hooks.Subject {
 }
 
 func addGrants(s *hooks.Subject, v *rootfs.View) {
-	grants, cover := 0, CoverOf(v)
+	grants, cover := 0, v.ByTarget()
 	for _, m := range v.Mounts {
 		if m.Pin { // it shows no additional file, and is hidden itself
 			continue
@@ -111,8 +111,8 @@ func names(v *rootfs.View, host string) []string {
 		if m.Kind != rootfs.MountBind || m.Source == "" {
 			continue
 		}
-		if rel, err := filepath.Rel(m.Source, host); err == nil && filepath.IsLocal(rel) {
-			list = append(list, filepath.Join(m.Target, rel))
+		if pathname.Within(host, m.Source) {
+			list = append(list, pathname.Rebase(host, m.Source, m.Target))
 		}
 	}
 	return list

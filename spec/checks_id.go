@@ -46,7 +46,7 @@ func foreign(p *policy.Policy, tree hostfs.Tree, plan *Plan) []hooks.Path {
 			list = append(list, hooks.Path{Inside: f}) // a device covers it
 		}
 	}
-	cover := CoverOf(plan.View)
+	cover := plan.View.ByTarget()
 	for _, m := range plan.View.Mounts {
 		if len(list) >= mostForeign {
 			break
@@ -68,8 +68,8 @@ func foreign(p *policy.Policy, tree hostfs.Tree, plan *Plan) []hooks.Path {
 }
 
 // inGrant reports whether a grant, or a file system of the program's own, shows a path.
-func inGrant(p *policy.Policy, cover *Cover, inside string) bool {
-	m := cover.Mount(inside)
+func inGrant(p *policy.Policy, cover rootfs.ByTarget, inside string) bool {
+	m := cover.Cover(inside)
 	return m != nil && (granted(p, *m) || writableTmpfs(*m))
 }
 

@@ -9,6 +9,7 @@ import (
 	"github.com/sandboxrun/sandboxrun/fault"
 	"github.com/sandboxrun/sandboxrun/rootfs"
 	"github.com/sandboxrun/sandboxrun/rootfs/compile"
+	"github.com/sandboxrun/sandboxrun/rootfs/pathname"
 	"github.com/sandboxrun/sandboxrun/spec/policy"
 )
 
@@ -81,7 +82,7 @@ func (x *Extra) compare(before, after *rootfs.View) {
 	}
 	over := func(target string) bool {
 		return slices.ContainsFunc(x.Mounts, func(n rootfs.Mount) bool {
-			return n.Kind != rootfs.MountMask && n.Target != target && below(target, n.Target)
+			return n.Kind != rootfs.MountMask && n.Target != target && pathname.Within(target, n.Target)
 		})
 	}
 	for _, m := range after.Mounts { // parents come first
@@ -155,7 +156,7 @@ func (k *Kept) checkViews(h *Host, own bool) error {
 func (x *Extra) CheckFresh(fresh []string) error {
 	for _, m := range x.Mounts {
 		for _, f := range fresh {
-			if m.Kind != rootfs.MountMask && (below(m.Target, f) || below(f, m.Target)) {
+			if m.Kind != rootfs.MountMask && (pathname.Within(m.Target, f) || pathname.Within(f, m.Target)) {
 				return fault.New(fault.FreshUnusable, "leave one of them out", "fresh %q and %s: %q cannot be both", f, m.From, m.Target)
 			}
 		}
@@ -170,8 +171,8 @@ func (x *Extra) Host(inside string) string {
 	}
 	inside = path.Clean(inside)
 	for _, m := range slices.Backward(x.Mounts) {
-		if m.Kind == rootfs.MountBind && m.Source != "" && below(inside, m.Target) {
-			return path.Join(m.Source, inside[len(m.Target):])
+		if m.Kind == rootfs.MountBind && m.Source != "" && pathname.Within(inside, m.Target) {
+			return pathname.Rebase(inside, m.Target, m.Source)
 		}
 	}
 	return ""

@@ -8,6 +8,7 @@ import (
 
 	"github.com/sandboxrun/sandboxrun/fault"
 	"github.com/sandboxrun/sandboxrun/rootfs"
+	"github.com/sandboxrun/sandboxrun/rootfs/pathname"
 )
 
 // leavingOut is a machine on which these mounts below /home/ada/work cannot be idmapped.
@@ -44,14 +45,14 @@ func TestLeftOut(t *testing.T) {
 		t.Errorf("%+v", m)
 	}
 	for _, m := range plan.View.Mounts {
-		if m.Kind == rootfs.MountMask && below(m.Target, in.Path) {
+		if m.Kind == rootfs.MountMask && pathname.Within(m.Target, in.Path) {
 			t.Errorf("%s has a mask", m.Target)
 		}
 	}
-	if !slices.ContainsFunc(plan.View.Absent, func(d rootfs.Denied) bool { return below(d.Inside, out.Path) }) {
+	if !slices.ContainsFunc(plan.View.Absent, func(d rootfs.Denied) bool { return pathname.Within(d.Inside, out.Path) }) {
 		t.Error("the deny in what is shown is gone")
 	}
-	if slices.ContainsFunc(plan.View.Masked, func(d rootfs.Denied) bool { return below(d.Inside, in.Path) }) {
+	if slices.ContainsFunc(plan.View.Masked, func(d rootfs.Denied) bool { return pathname.Within(d.Inside, in.Path) }) {
 		t.Errorf("%+v", plan.View.Masked)
 	}
 	said := slices.DeleteFunc(slices.Clone(plan.Warnings), func(s string) bool { return !strings.Contains(s, "left out") })
@@ -83,7 +84,7 @@ func TestLeftOutMany(t *testing.T) {
 	for name := range strings.FieldsSeq("a a b c d e f g") {
 		list = append(list, cover{LeftOut: LeftOut{Path: "/" + name}})
 	}
-	if said := saidOf(list); len(said) != 6 || !strings.Contains(said[5], "2 more") {
+	if said := warningsOf(list); len(said) != 6 || !strings.Contains(said[5], "2 more") {
 		t.Errorf("%q", said)
 	}
 }

@@ -17,16 +17,16 @@ import (
 
 // Relay describes the relay of a sandbox: its rules, and the sockets on which it listens inside.
 type Relay struct {
-	Policy   netpolicy.Policy `json:"policy"`
-	Doors    []Door           `json:"doors"`
-	Upstream []string         `json:"upstream_proxy,omitempty"` // without user and password
+	Policy    netpolicy.Policy `json:"policy"`
+	Listeners []Listener       `json:"doors"`
+	Upstream  []string         `json:"upstream_proxy,omitempty"` // without user and password
 
 	// Proxies are the upstream proxies with user and password: they go to the relay's process and nowhere else.
 	Proxies *netpolicy.Upstream `json:"-"`
 }
 
-// Door is one listening socket of the relay in the sandbox's network namespace. The kinds are those of package relay.
-type Door struct {
+// Listener is one listening socket of the relay in the sandbox's network namespace. The kinds are those of package relay.
+type Listener struct {
 	Kind   string         `json:"kind"`
 	Listen netip.AddrPort `json:"listen"`
 	Target string         `json:"target,omitempty"` // of a forward: "127.0.0.1:9001" or "unix:/run/pg.sock"
@@ -38,13 +38,13 @@ type Door struct {
 	Variable string `json:"variable,omitempty"`
 }
 
-// Kinds of doors.
+// Kinds of listeners.
 const (
-	DoorForward = "forward"
-	DoorProxy   = "proxy"
-	DoorDNS     = "dns"
-	DoorDNSTCP  = "dns-tcp"
-	DoorDirect  = "direct"
+	ListenForward = "forward"
+	ListenProxy   = "proxy"
+	ListenDNS     = "dns"
+	ListenDNSTCP  = "dns-tcp"
+	ListenDirect  = "direct"
 )
 
 const (
@@ -79,7 +79,7 @@ func network(p *policy.Policy, h *Host, plan *Plan) error {
 				return err
 			}
 		}
-		r.Doors = append(r.Doors, f.doors()...)
+		r.Listeners = append(r.Listeners, f.listeners()...)
 	}
 	if n.UpstreamProxy != "" && !proxied(n.Mode) {
 		plan.Warnings = append(plan.Warnings, fmt.Sprintf("network.upstream_proxy has no effect: network.mode is %q", n.Mode))
@@ -94,10 +94,10 @@ func network(p *policy.Policy, h *Host, plan *Plan) error {
 		plan.Warnings = append(plan.Warnings, fmt.Sprintf("network.mode = %q: %s cannot be reached; network.mode = \"allowlist\" lets the "+
 			"hosts of allowed_hosts and services be reached", n.Mode, hosts[0]))
 	}
-	if len(r.Doors) > 0 {
+	if len(r.Listeners) > 0 {
 		plan.Relay = r
 	}
-	plan.LowPorts = !slices.ContainsFunc(r.Doors, func(d Door) bool { return d.Listen.Port() < lowPorts })
+	plan.LowPorts = !slices.ContainsFunc(r.Listeners, func(d Listener) bool { return d.Listen.Port() < lowPorts })
 	return nil
 }
 
@@ -151,12 +151,12 @@ func (r *Relay) proxy(n *netpolicy.Policy, forwards []forward, plan *Plan) {
 	for taken(port) {
 		port++
 	}
-	r.door(DoorProxy, loopback(), port)
+	r.listen(ListenProxy, loopback(), port)
 	if n.Transparent {
-		r.door(DoorDNS, Resolver(), dnsPort)
-		r.door(DoorDNSTCP, Resolver(), dnsPort)
+		r.listen(ListenDNS, Resolver(), dnsPort)
+		r.listen(ListenDNSTCP, Resolver(), dnsPort)
 		for _, p := range ports {
-			r.door(DoorDirect, netip.IPv4Unspecified(), p)
+			r.listen(ListenDirect, netip.IPv4Unspecified(), p)
 		}
 	}
 	setProxyVariables(&plan.Exec, port, hasConnector(plan.View))
@@ -204,17 +204,17 @@ func (r *Relay) ports() []uint16 {
 	if r == nil {
 		return list
 	}
-	for _, d := range r.Doors {
+	for _, d := range r.Listeners {
 		a := d.Listen.Addr()
-		if d.Kind != DoorDNS && (a == loopback() || a == netip.IPv4Unspecified()) && !slices.Contains(list, d.Listen.Port()) {
+		if d.Kind != ListenDNS && (a == loopback() || a == netip.IPv4Unspecified()) && !slices.Contains(list, d.Listen.Port()) {
 			list = append(list, d.Listen.Port())
 		}
 	}
 	return list
 }
 
-func (r *Relay) door(kind string, a netip.Addr, port int) {
-	r.Doors = append(r.Doors, Door{Kind: kind, Listen: netip.AddrPortFrom(a, uint16(port))})
+func (r *Relay) listen(kind string, a netip.Addr, port int) {
+	r.Listeners = append(r.Listeners, Listener{Kind: kind, Listen: netip.AddrPortFrom(a, uint16(port))})
 }
 
 // setProxyVariables sets the variables that name the proxy. They override the caller's, because the caller's proxy cannot be
@@ -257,15 +257,15 @@ type forward struct {
 	variable string
 }
 
-func (f forward) doors() []Door {
+func (f forward) listeners() []Listener {
 	addrs := []netip.Addr{f.addr}
 	if f.addr == loopback() {
 		addrs = append(addrs, netip.IPv6Loopback())
 	}
-	list := make([]Door, 0, len(addrs))
+	list := make([]Listener, 0, len(addrs))
 	for _, a := range addrs {
-		list = append(list, Door{
-			Kind: DoorForward, Listen: netip.AddrPortFrom(a, uint16(f.port)), Target: f.target, Socket: f.socket, Key: f.key, From: f.from,
+		list = append(list, Listener{
+			Kind: ListenForward, Listen: netip.AddrPortFrom(a, uint16(f.port)), Target: f.target, Socket: f.socket, Key: f.key, From: f.from,
 			Variable: f.variable,
 		})
 	}

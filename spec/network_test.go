@@ -13,13 +13,13 @@ import (
 	"github.com/sandboxrun/sandboxrun/rootfs/roottest"
 )
 
-// doors writes a plan's doors, one a word: "forward@127.0.0.1:8000>127.0.0.1:8000".
-func doors(p *Plan) []string {
+// listeners writes a plan's listeners, one a word: "forward@127.0.0.1:8000>127.0.0.1:8000".
+func listeners(p *Plan) []string {
 	var list []string
 	if p.Relay == nil {
 		return nil
 	}
-	for _, d := range p.Relay.Doors {
+	for _, d := range p.Relay.Listeners {
 		text := d.Kind + "@" + d.Listen.String()
 		if d.Target != "" {
 			text += ">" + d.Target
@@ -29,7 +29,7 @@ func doors(p *Plan) []string {
 	return list
 }
 
-func TestDoors(t *testing.T) {
+func TestListeners(t *testing.T) {
 	env := map[string]string{
 		"API": "http://127.0.0.1:7001/v1", "LOCAL": "https://user:word@localhost:7002", "SIX": "http://[::1]:7003",
 		"OTHER": "http://127.0.0.9:7004", "REMOTE": "http://a.example:7005", "NOTURL": "127.0.0.1:7006", "HIDDEN": "http://127.0.0.1:7007",
@@ -79,7 +79,7 @@ func TestDoors(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if got := strings.Join(doors(plan), " "); got != tt.want {
+			if got := strings.Join(listeners(plan), " "); got != tt.want {
 				t.Errorf("got  %s\nwant %s", got, tt.want)
 			}
 			own := slices.ContainsFunc(plan.OCI().Linux.Namespaces, func(ns specs.LinuxNamespace) bool { return ns.Type == "network" && ns.Path == "" })

@@ -6,6 +6,7 @@ import (
 
 	"github.com/sandboxrun/sandboxrun/rootfs"
 	"github.com/sandboxrun/sandboxrun/rootfs/hostfs"
+	"github.com/sandboxrun/sandboxrun/rootfs/pathname"
 	"github.com/sandboxrun/sandboxrun/spec/policy"
 )
 
@@ -16,7 +17,7 @@ func makeWay(p *policy.Policy, h *Host, id identity, plan *Plan) {
 		return
 	}
 	const size, inodes, mode = 1 << 20, 4096, 0o755
-	cover := CoverOf(plan.View)
+	cover := plan.View.ByTarget()
 	for _, m := range plan.View.Mounts {
 		if !granted(p, m) {
 			continue
@@ -25,20 +26,20 @@ func makeWay(p *policy.Policy, h *Host, id identity, plan *Plan) {
 		if closed == "" {
 			continue
 		}
-		at := slices.IndexFunc(plan.View.Mounts, func(n rootfs.Mount) bool { return below(n.Target, closed) })
+		at := slices.IndexFunc(plan.View.Mounts, func(n rootfs.Mount) bool { return pathname.Within(n.Target, closed) })
 		plan.View.Mounts = slices.Insert(slices.Clone(plan.View.Mounts), at, rootfs.Mount{
 			Kind: rootfs.MountTmpfs, Target: closed, Dir: true, Size: size, Inodes: inodes, Mode: mode, From: p.Files.Base.From,
 		})
-		cover = CoverOf(plan.View)
+		cover = plan.View.ByTarget()
 	}
 }
 
 // topClosed is the topmost directory above a path that others may not search and that a bind shows without idmapping.
-func topClosed(tree hostfs.Tree, cover *Cover, inside string) string {
+func topClosed(tree hostfs.Tree, cover rootfs.ByTarget, inside string) string {
 	const search = 0o001
 	top := ""
 	for dir := path.Dir(inside); dir != "/"; dir = path.Dir(dir) {
-		m := cover.Mount(dir)
+		m := cover.Cover(dir)
 		if m == nil || m.Kind != rootfs.MountBind || m.Source == "" || m.Idmapped {
 			continue
 		}

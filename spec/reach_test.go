@@ -7,6 +7,7 @@ import (
 
 	"github.com/sandboxrun/sandboxrun/rootfs"
 	"github.com/sandboxrun/sandboxrun/rootfs/hostfs"
+	"github.com/sandboxrun/sandboxrun/rootfs/pathname"
 	"github.com/sandboxrun/sandboxrun/rootfs/roottest"
 )
 
@@ -47,7 +48,7 @@ func TestMakeWay(t *testing.T) {
 			if m.Kind == rootfs.MountTmpfs && m.Mode == 0o755 && !m.Owned {
 				made = append(made, m)
 			}
-			if slices.ContainsFunc(plan.View.Mounts[:i], func(n rootfs.Mount) bool { return below(n.Target, m.Target) }) {
+			if slices.ContainsFunc(plan.View.Mounts[:i], func(n rootfs.Mount) bool { return pathname.Within(n.Target, m.Target) }) {
 				t.Errorf("%s comes after what is below it", m.Target)
 			}
 		}

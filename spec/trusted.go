@@ -116,13 +116,13 @@ func CheckTrusted(v *rootfs.View, g Ground) error {
 // inspection is a view with the places that its mounts show, and the trusted files near them.
 type inspection struct {
 	view    *rootfs.View
-	cover   *Cover
+	cover   rootfs.ByTarget
 	shown   [][]Shown // by mount
 	trusted []Trusted
 }
 
 func inspect(v *rootfs.View, g Ground) (*inspection, error) {
-	in := &inspection{view: v, cover: CoverOf(v), shown: make([][]Shown, len(v.Mounts))}
+	in := &inspection{view: v, cover: v.ByTarget(), shown: make([][]Shown, len(v.Mounts))}
 	if g == nil {
 		return in, nil
 	}
@@ -172,7 +172,7 @@ func (in *inspection) hide() []string {
 		if !near || !t.State || host == m.Source {
 			return nil
 		}
-		cover := in.cover.Mount(insidePath(m, host))
+		cover := in.cover.Cover(insidePath(m, host))
 		if cover.Kind != rootfs.MountMask && (m.Writable || cover == m && !t.Absent) {
 			list = append(list, host)
 		}
@@ -204,7 +204,7 @@ func (in *inspection) judge(m *rootfs.Mount, s Shown, t *Trusted) error {
 		return nil
 	}
 	inside := insidePath(m, host)
-	cover, part := in.cover.Mount(inside), !t.Location.Within(s.Location)
+	cover, part := in.cover.Cover(inside), !t.Location.Within(s.Location)
 	switch {
 	case t.State && in.hidden(m, inside, t):
 	case part && !t.Readable && !t.Output:
@@ -224,7 +224,7 @@ func (in *inspection) judge(m *rootfs.Mount, s Shown, t *Trusted) error {
 // hidden reports whether the program cannot see a state directory below a mount: it is masked, with a pinned mask, or it does not
 // exist and is denied. A directory that appears later in a read-only grant was not made by the program, so it is harmless.
 func (in *inspection) hidden(m *rootfs.Mount, inside string, t *Trusted) bool {
-	if cover := in.cover.Mount(inside); cover != nil && cover.Kind == rootfs.MountMask {
+	if cover := in.cover.Cover(inside); cover != nil && cover.Kind == rootfs.MountMask {
 		return true
 	}
 	return t.Absent && !m.Writable || slices.ContainsFunc(in.view.Absent, func(d rootfs.Denied) bool { return d.Inside == inside })

@@ -27,6 +27,8 @@ type Caller struct {
 	Warnings  *[]string            // if set, warnings go here instead of to standard error
 	OnFailure func(*result.Result) // if set, it gets the result of a command that fails
 
+	Timings *Timings // nil: nobody asks
+
 	Cwd    string
 	CwdErr error // the caller's directory no longer exists
 }

@@ -25,9 +25,18 @@ func (c *Caller) Trust(ctx *cli.Context) trust.Known {
 	return trust.Known{State: c.StatePath(ctx)}
 }
 
+// OpenStore opens the state directory.
+func (c *Caller) OpenStore(ctx *cli.Context) (*container.Store, error) {
+	store, err := container.OpenStore(c.StatePath(ctx))
+	if err == nil {
+		store.Phase = c.Timings.Mark
+	}
+	return store, err
+}
+
 // WithStore opens the state directory for a function.
 func (c *Caller) WithStore(ctx *cli.Context, use func(*container.Store) error) error {
-	store, err := container.OpenStore(c.StatePath(ctx))
+	store, err := c.OpenStore(ctx)
 	if err != nil {
 		return err
 	}

@@ -16,7 +16,6 @@ import (
 	"github.com/sandboxrun/sandboxrun/cli/plan"
 	"github.com/sandboxrun/sandboxrun/cli/show"
 	"github.com/sandboxrun/sandboxrun/fault"
-	"github.com/sandboxrun/sandboxrun/record"
 	"github.com/sandboxrun/sandboxrun/rootfs/explain"
 	"github.com/sandboxrun/sandboxrun/rootfs/pathname"
 	"github.com/sandboxrun/sandboxrun/spec"
@@ -188,7 +187,7 @@ func (x *Explainer) answer(one Ask) (*reply, error) {
 	case askHost:
 		return x.netHost(one.name)
 	case askEnv:
-		a := answer.Variable(x.d.Policy, x.d.Plan, x.Env, one.name, record.Secret)
+		a := answer.Variable(x.d.Policy, x.d.Plan, x.Env, one.name)
 		return &reply{askEnv, pathname.Printable(one.name), a.Is, a.OK, a.Why, a.Hint, a}, nil
 	}
 	env := map[string]string{}

@@ -4,7 +4,7 @@ import (
 	"cmp"
 	_ "embed"
 	"fmt"
-	"html/template"
+	"html"
 	"os"
 	"path/filepath"
 	"strings"
@@ -170,25 +170,41 @@ var explainPage string
 // branch is a node with its children.
 type branch struct {
 	Name, Class, Access, Kind, Size, Origin string
-	Dir                                     bool
 	Below                                   []*branch
 }
 
 // html writes the view as one page. The file appears whole or not at all.
 func (x *Explainer) html(file string) error {
-	page, err := template.New("view").Parse(explainPage)
-	if err != nil {
-		return fmt.Errorf("read own page: %w", err)
+	return replaceFile(file, strings.NewReplacer(
+		"{{policy}}", html.EscapeString(pathname.Printable(x.d.Plan.PolicyFile)), "{{head}}", html.EscapeString(x.head()),
+		"{{view}}", listItems(grow(x.files.Nodes()).Below), "{{version}}", html.EscapeString(version.Version), "{{digest}}", x.d.Plan.PolicyDigest,
+	).Replace(explainPage))
+}
+
+// listItems writes branches and all below them as lists of HTML. Programs choose names, so each text is escaped.
+func listItems(branches []*branch) string {
+	var s strings.Builder
+	s.WriteString("<ul>\n")
+	for _, b := range branches {
+		if len(b.Below) == 0 {
+			fmt.Fprintf(&s, `<li><span class="%s">%s</span></li>`+"\n", b.Class, b.row())
+			continue
+		}
+		fmt.Fprintf(&s, `<li><details open class="%s"><summary>%s</summary>%s</details></li>`+"\n", b.Class, b.row(), listItems(b.Below))
 	}
-	var text strings.Builder
-	err = page.Execute(&text, map[string]any{
-		"Head": x.head(), "Policy": pathname.Printable(x.d.Plan.PolicyFile), "Digest": x.d.Plan.PolicyDigest, "Version": version.Version,
-		"Root": grow(x.files.Nodes()),
-	})
-	if err != nil {
-		return fmt.Errorf("write page: %w", err)
+	s.WriteString("</ul>")
+	return s.String()
+}
+
+// row writes the texts of a branch, less the empty ones.
+func (b *branch) row() string {
+	var s strings.Builder
+	for _, cell := range [][2]string{{"name", b.Name}, {"access", b.Access}, {"kind", b.Kind}, {"size", b.Size}, {"origin", b.Origin}} {
+		if cell[1] != "" {
+			fmt.Fprintf(&s, `<span class="%s">%s</span>`, cell[0], html.EscapeString(cell[1]))
+		}
 	}
-	return replaceFile(file, text.String())
+	return s.String()
 }
 
 // grow makes a tree from a list in which each node stands before its children.
@@ -197,7 +213,7 @@ func grow(nodes []explain.Node) *branch {
 	path := []*branch{top}
 	for _, n := range nodes {
 		b := &branch{
-			Name: label(n), Access: access(n), Kind: kindName(n), Size: sizeText(n), Origin: origin(n), Dir: n.Dir,
+			Name: label(n), Access: access(n), Kind: kindName(n), Size: sizeText(n), Origin: origin(n),
 			Class: cmp.Or(map[bool]string{true: "mask"}[n.Kind == rootfs.PlaceMask], map[bool]string{true: "rw"}[n.Writable]),
 		}
 		path = path[:n.Depth+1]

@@ -18,8 +18,8 @@ import (
 	"github.com/sandboxrun/sandboxrun/cli/flags"
 	"github.com/sandboxrun/sandboxrun/container"
 	"github.com/sandboxrun/sandboxrun/fault"
-	"github.com/sandboxrun/sandboxrun/spec/policy"
 	"github.com/sandboxrun/sandboxrun/transfer"
+	"github.com/sandboxrun/sandboxrun/units"
 )
 
 func cwdFlag() cli.Flag {
@@ -116,7 +116,7 @@ func transferArguments(c *cli.Context) (args []string, limit int64, err error) {
 	if len(args) != 3 {
 		return nil, 0, fault.Usage("name a sandbox, a source and a destination", flags.Help(c))
 	}
-	if limit, err = policy.ParseSize(c.String("max")); err != nil || limit < 1 {
+	if limit, err = units.ParseSize(c.String("max")); err != nil || limit < 1 {
 		return nil, 0, fault.Usage(fmt.Sprintf("--max %q is no size", c.String("max")), "bytes, or a whole number with K, M, G or T")
 	}
 	return args, limit, nil

@@ -11,7 +11,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/sandboxrun/sandboxrun/fault"
-	"github.com/sandboxrun/sandboxrun/spec/policy"
+	"github.com/sandboxrun/sandboxrun/units"
 )
 
 // Duration is the value of a flag, or 0 without the flag.
@@ -20,7 +20,7 @@ func Duration(c *cli.Context, name string) (time.Duration, error) {
 	if text == "" {
 		return 0, nil
 	}
-	d, err := policy.ParseDuration(text)
+	d, err := units.ParseDuration(text)
 	if err != nil || d <= 0 {
 		return 0, fault.Usage(
 			fmt.Sprintf("--%s %q is no duration above 0", name, text), `such as 90, 1.5s or 1m30s; a bare number is seconds`,

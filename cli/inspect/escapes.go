@@ -70,7 +70,7 @@ func (p *Commands) printEscapes(r *escapes.Report) {
 			on, off = colours[row.Result], show.Normal
 		}
 		fmt.Fprintf(p.Out, "%s%-10s%s  %s  %s\n", on, strings.ReplaceAll(row.Result, "_", " "), off, row.Name, strings.Join(row.Errors, " "))
-		for line := range strings.Lines(row.Said) {
+		for line := range strings.Lines(row.Output) {
 			fmt.Fprintf(p.Out, "            %s\n", strings.TrimRight(line, "\n"))
 		}
 	}

@@ -93,7 +93,7 @@ func eventLine(e *journal.Event, now time.Time) string {
 	if e.Message != "" {
 		parts = append(parts, e.Message)
 	}
-	return show.Printable(strings.Join(parts, "  ")) // programs and policies choose these names
+	return show.OneLine(strings.Join(parts, "  ")) // programs and policies choose these names
 }
 
 // connection formats an event of the network: its verdict and the reason.

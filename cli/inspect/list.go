@@ -81,7 +81,7 @@ func (p *Commands) PS() *cli.Command {
 				fmt.Fprintln(w, "PID\tPPID\tINSIDE\tEXEC\tSTATE\tCOMMAND")
 				for _, i := range list {
 					exec := cmp.Or(i.Exec, "-")
-					fmt.Fprintf(w, "%d\t%d\t%d\t%s\t%s\t%s\n", i.PID, i.PPID, i.Inside, exec, i.State, show.Printable(i.Command))
+					fmt.Fprintf(w, "%d\t%d\t%d\t%s\t%s\t%s\n", i.PID, i.PPID, i.Inside, exec, i.State, show.OneLine(i.Command))
 				}
 				return w.Flush()
 			})

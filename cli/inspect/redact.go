@@ -15,6 +15,7 @@ import (
 	"github.com/sandboxrun/sandboxrun/fault"
 	"github.com/sandboxrun/sandboxrun/record"
 	"github.com/sandboxrun/sandboxrun/rootfs/pathname"
+	"github.com/sandboxrun/sandboxrun/secret"
 )
 
 // Redact is the command redact.
@@ -56,7 +57,7 @@ func (p *Commands) redact(c *cli.Context) error {
 	r := record.NewRedactor(envs...)
 	if r == nil { // or it would say that no value is left
 		return fault.New(fault.NoKeys, "set the variables whose values are to be replaced, or name the policy that sets them: --policy",
-			"there is no variable *%s of %d characters or more", strings.Join(record.SecretEnds(), ", *"), record.SecretLength)
+			"there is no variable *%s of %d characters or more", strings.Join(secret.Ends(), ", *"), secret.MinLength)
 	}
 	dry := c.Bool("dry-run")
 	report, err := (&scrub.Scrubber{Redactor: r, DryRun: dry}).Scrub(paths)
@@ -86,7 +87,7 @@ func (p *Commands) showScrubbed(report *scrub.Report, dry bool) {
 		}
 	}
 	for _, left := range report.Left {
-		p.Warn(fmt.Sprintf("left: %s: %s", pathname.Printable(left.Path), show.Printable(left.Why)))
+		p.Warn(fmt.Sprintf("left: %s: %s", pathname.Printable(left.Path), show.OneLine(left.Why)))
 	}
 	done := "replaced"
 	if dry {

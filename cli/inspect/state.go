@@ -50,7 +50,7 @@ func (p *Commands) showState(d *container.Description) error {
 	w := tabwriter.NewWriter(p.Out, 0, 8, 2, ' ', 0)
 	for _, row := range stateRows(d) {
 		if row[1] != "" {
-			fmt.Fprintf(w, "%s\t%s\n", row[0], show.Printable(row[1]))
+			fmt.Fprintf(w, "%s\t%s\n", row[0], show.OneLine(row[1]))
 		}
 	}
 	if err := w.Flush(); err != nil {
@@ -62,7 +62,7 @@ func (p *Commands) showState(d *container.Description) error {
 			colour = red
 		}
 		if c.Result != hooks.Held {
-			fmt.Fprintf(p.Out, "%s%s%s %s%s: %s%s\n", bold, show.Printable(c.Name), off, colour, c.Result, show.Printable(c.Detail), off)
+			fmt.Fprintf(p.Out, "%s%s%s %s%s: %s%s\n", bold, show.OneLine(c.Name), off, colour, c.Result, show.OneLine(c.Detail), off)
 		}
 	}
 	return nil

@@ -16,7 +16,7 @@ import (
 	"github.com/sandboxrun/sandboxrun/container"
 	"github.com/sandboxrun/sandboxrun/container/stats"
 	"github.com/sandboxrun/sandboxrun/fault"
-	"github.com/sandboxrun/sandboxrun/spec/policy"
+	"github.com/sandboxrun/sandboxrun/units"
 )
 
 const (
@@ -51,7 +51,7 @@ func (p *Commands) stats(c *cli.Context) error {
 	return p.WithSandbox(c, id, func(sb *container.Sandbox) error {
 		show := p.statsView(c.Bool("json"), c.Bool("follow"))
 		if !c.Bool("follow") {
-			s, err := sb.Meter().Look()
+			s, err := sb.Meter().Read()
 			if err != nil {
 				return err
 			}
@@ -75,7 +75,7 @@ func parseInterval(c *cli.Context) (time.Duration, error) {
 	case !c.Bool("follow"):
 		return 0, fault.Usage("--interval goes with --follow", flags.Help(c))
 	}
-	d, err := policy.ParseDuration(text)
+	d, err := units.ParseDuration(text)
 	if err != nil || d < leastInterval || d > mostInterval {
 		return 0, fault.Usage(fmt.Sprintf("--interval %q is no duration from 0.1s to 1h", text), "such as 0.5, 2s or 1m; a bare number is seconds")
 	}
@@ -86,7 +86,7 @@ func parseInterval(c *cli.Context) (time.Duration, error) {
 func followStats(ctx context.Context, sb *container.Sandbox, interval time.Duration, show func(*stats.Stats) error) error {
 	meter := sb.Meter()
 	for next := time.Now(); ctx.Err() == nil; {
-		s, err := meter.Look()
+		s, err := meter.Read()
 		if err != nil {
 			return unlessLost(err)
 		}

@@ -77,7 +77,7 @@ func (p *Commands) verify(c *cli.Context) error {
 		if problem.Line > 0 {
 			message = fmt.Sprintf("line %d: %s", problem.Line, message)
 		}
-		p.Complain(&result.Error{Code: problem.Code, Message: show.Printable(message), Hint: problemHint(problem.Code)})
+		p.Complain(&result.Error{Code: problem.Code, Message: show.OneLine(message), Hint: problemHint(problem.Code)})
 	}
 	return nil
 }
@@ -177,7 +177,7 @@ func problemHint(code string) string {
 		return "a signature is a file beside the record, with its name and " + record.SignatureSuffix
 	case fault.RecordFormat:
 		return "use the version of sandboxrun that wrote it"
-	case fault.CheckBroken, fault.SandboxLitter, fault.SandboxOrphans:
+	case fault.CheckBroken, fault.SandboxLeftovers, fault.SandboxOrphans:
 		return "" // the record is good; the sandbox was not
 	}
 	return "do not rely on this record"
@@ -187,7 +187,7 @@ func problemHint(code string) string {
 func showReport(to io.Writer, r *record.Report) error {
 	w := tabwriter.NewWriter(to, 0, 0, 2, ' ', 0)
 	row := func(name, format string, args ...any) {
-		fmt.Fprintf(w, "%s\t%s\n", name, show.Printable(fmt.Sprintf(format, args...)))
+		fmt.Fprintf(w, "%s\t%s\n", name, show.OneLine(fmt.Sprintf(format, args...)))
 	}
 	if s := r.Session; s != nil {
 		row("sandbox", "%s, session %s", s.Sandbox, r.Head.Session)
@@ -267,6 +267,6 @@ func ended(e *record.End) string {
 		return fmt.Sprintf("%d %s", n, what)
 	}
 	return strings.Join([]string{
-		e.Why, looked("litter", e.Litter == nil, len(e.Litter)), looked("orphans", e.Orphans == nil, len(e.Orphans)),
+		e.Why, looked("litter", e.Leftovers == nil, len(e.Leftovers)), looked("orphans", e.Orphans == nil, len(e.Orphans)),
 	}, ", ")
 }

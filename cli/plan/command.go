@@ -68,7 +68,7 @@ func show(p *caller.Caller) *cli.Command {
 			if err != nil {
 				return err
 			}
-			_, err = p.Out.Write(shown.Readable())
+			_, err = p.Out.Write(shown.Canonical())
 			return err
 		},
 	}

@@ -44,9 +44,11 @@ func decide(p *caller.Caller, from Source, probe func(policy.Limits) (*spec.Host
 			return d, err
 		}
 	}
+	p.Timings.Mark("policy")
 	if d.Host, err = probe(d.Policy.Limits); err != nil {
 		return d, err
 	}
+	p.Timings.Mark("look at the machine")
 	t := from.Trust
 	t.Policy, t.RuntimeDir = d.Policy.Paths, p.Env["XDG_RUNTIME_DIR"]
 	if from.Ceiling != nil {
@@ -59,6 +61,7 @@ func decide(p *caller.Caller, from Source, probe func(policy.Limits) (*spec.Host
 	if d.Plan, err = spec.Resolve(d.Policy, d.Host); err != nil {
 		return d, machineFirst(err)
 	}
+	p.Timings.Mark("plan")
 	if from.Ceiling != nil {
 		if err = from.Ceiling.Check(d.Plan); err != nil {
 			return d, err
@@ -88,7 +91,7 @@ func NewSandbox(p *caller.Caller, s *container.Store, from Source, id string, o 
 	if err != nil {
 		return nil, nil, err
 	}
-	if err := s.IsKept(d.Host); err != nil {
+	if err := s.CheckState(d.Host); err != nil {
 		return nil, nil, err
 	}
 	// A fault of another sandbox must not stop this one.
@@ -97,6 +100,7 @@ func NewSandbox(p *caller.Caller, s *container.Store, from Source, id string, o 
 	} else if err != nil {
 		logrus.Warn(err)
 	}
+	p.Timings.Mark("sweep")
 	if o.Record != "" {
 		o.Versions = version.Facts()
 	}

@@ -38,7 +38,7 @@ func Pool(p *caller.Caller, store *container.Store, from Source, size int) pool.
 		if made.Makes(d.Policy) {
 			return nil, fault.Usage("a pool makes no workspace of source = \"disk\", and no copies", "leave them out, or use no pool")
 		}
-		if err := store.IsKept(d.Host); err != nil {
+		if err := store.CheckState(d.Host); err != nil {
 			return nil, err
 		}
 		if _, err := store.Sweep(); err != nil {

@@ -10,12 +10,12 @@ import (
 
 	"github.com/sandboxrun/sandboxrun/cli/caller"
 	"github.com/sandboxrun/sandboxrun/cli/flags"
-	"github.com/sandboxrun/sandboxrun/cli/show"
 	"github.com/sandboxrun/sandboxrun/container"
 	"github.com/sandboxrun/sandboxrun/container/result"
 	"github.com/sandboxrun/sandboxrun/container/stream"
 	"github.com/sandboxrun/sandboxrun/fault"
 	"github.com/sandboxrun/sandboxrun/spec/policy"
+	"github.com/sandboxrun/sandboxrun/units"
 )
 
 // Exec is the command exec.
@@ -76,7 +76,7 @@ func (p *Commands) exec(c *cli.Context) error {
 	if c.Bool("stdin") || req.Tty != nil {
 		req.Stdin = p.In
 	}
-	store, err := container.OpenStore(p.StatePath(c))
+	store, err := p.OpenStore(c)
 	if err != nil {
 		return err
 	}
@@ -103,7 +103,7 @@ func (p *Commands) request(c *cli.Context, command []string) (container.Request,
 		return req, err
 	}
 	if text := c.String("memory"); text != "" {
-		n, err := policy.ParseSize(text)
+		n, err := units.ParseSize(text)
 		if err != nil {
 			return req, fault.Usage(fmt.Sprintf("--memory %q is no size", text), "bytes, or a whole number with K, M, G or T")
 		}
@@ -178,8 +178,10 @@ func (p *Commands) execute(sb *container.Sandbox, req container.Request, signals
 	if err != nil {
 		return err
 	}
+	p.Timings.Mark("start of the program")
 	signals.forward(running, term)
 	result, err := running.Wait()
+	p.Timings.Mark("program")
 	term.end()
 	if err != nil {
 		return err
@@ -256,7 +258,7 @@ func exceeded(r *result.Result) string {
 	case result.CPUExceeded:
 		return fmt.Sprintf("the program was ended: it used more than %.6g s of processor time", limit("cpu"))
 	case result.MemoryExceeded:
-		return fmt.Sprintf("the program was ended: it used more than %s of memory", show.Size(limit("memory")))
+		return fmt.Sprintf("the program was ended: it used more than %s of memory", units.Size(int64(limit("memory"))))
 	case result.PidsExceeded:
 		if r.Killed {
 			return fmt.Sprintf("the program was ended: it had more than %.0f processes", limit("pids"))
@@ -264,13 +266,13 @@ func exceeded(r *result.Result) string {
 		return fmt.Sprintf("the program wanted more than %.0f processes", limit("pids"))
 	case result.DiskExceeded:
 		if r.Killed {
-			return fmt.Sprintf("the program was ended: more than %s was written to writable directories", show.Size(limit("disk")))
+			return fmt.Sprintf("the program was ended: more than %s was written to writable directories", units.Size(int64(limit("disk"))))
 		}
-		return fmt.Sprintf("more than %s was written to writable directories", show.Size(limit("disk")))
+		return fmt.Sprintf("more than %s was written to writable directories", units.Size(int64(limit("disk"))))
 	case result.OutputExceeded:
 		return "the program was ended: it wrote more than limits.output"
 	case result.FileExceeded:
-		return fmt.Sprintf("the program wanted a file of more than %s", show.Size(limit("file")))
+		return fmt.Sprintf("the program wanted a file of more than %s", units.Size(int64(limit("file"))))
 	}
 	return ""
 }

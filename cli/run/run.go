@@ -19,7 +19,6 @@ import (
 	"github.com/sandboxrun/sandboxrun/cli/plan"
 	"github.com/sandboxrun/sandboxrun/container"
 	"github.com/sandboxrun/sandboxrun/container/owner"
-	"github.com/sandboxrun/sandboxrun/container/pool"
 	"github.com/sandboxrun/sandboxrun/forkexec"
 )
 
@@ -86,7 +85,11 @@ func (p *Commands) run(c *cli.Context) error {
 		return err
 	}
 	if ended != nil {
-		return errors.Join(p.conclude(ended, req), pool.End(claim))
+		err := p.conclude(ended, req)
+		if claim != nil && claim.Lost() {
+			return errors.Join(err, p.remove(c, claim.ID))
+		}
+		return err
 	}
 	req.View.Name = c.String("view")
 	p.attach(&req)
@@ -98,7 +101,7 @@ func (p *Commands) run(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	store, err := container.OpenStore(p.StatePath(c))
+	store, err := p.OpenStore(c)
 	if err != nil {
 		return err
 	}
@@ -116,6 +119,20 @@ func (p *Commands) run(c *cli.Context) error {
 		err = derr
 	}
 	return err
+}
+
+// remove removes a sandbox that was taken from a pool which has ended.
+func (p *Commands) remove(c *cli.Context, id string) error {
+	store, err := p.OpenStore(c)
+	if err != nil {
+		return err
+	}
+	defer store.Close()
+	sb, err := store.Open(id)
+	if err != nil {
+		return err
+	}
+	return sb.Delete(nil)
 }
 
 // attach gives the program the caller's input, terminal and directory, as far as they are asked for.

@@ -15,8 +15,8 @@ import (
 	"github.com/sandboxrun/sandboxrun/container/result"
 	"github.com/sandboxrun/sandboxrun/fault"
 	"github.com/sandboxrun/sandboxrun/rpc"
-	"github.com/sandboxrun/sandboxrun/spec/policy"
 	"github.com/sandboxrun/sandboxrun/transfer"
+	"github.com/sandboxrun/sandboxrun/units"
 )
 
 // byteSize is a number of bytes, or text as in a policy.
@@ -30,7 +30,7 @@ func (s *byteSize) UnmarshalJSON(data []byte) error {
 			return err
 		}
 	}
-	n, err := policy.ParseSize(text)
+	n, err := units.ParseSize(text)
 	*s = byteSize(n)
 	return err
 }

@@ -28,7 +28,7 @@ import (
 	"github.com/sandboxrun/sandboxrun/container"
 	"github.com/sandboxrun/sandboxrun/fault"
 	"github.com/sandboxrun/sandboxrun/rpc"
-	"github.com/sandboxrun/sandboxrun/spec/policy"
+	"github.com/sandboxrun/sandboxrun/units"
 )
 
 // maxSandboxes is how many sandboxes the clients of a server have at the same time, unless it is told another number.
@@ -208,7 +208,7 @@ func (w *wait) UnmarshalJSON(data []byte) error {
 	if err := json.Unmarshal(data, &text); err != nil {
 		return err
 	}
-	d, err := policy.ParseDuration(text)
+	d, err := units.ParseDuration(text)
 	if err == nil && d <= 0 {
 		err = fmt.Errorf("%q is no duration above 0", text)
 	}

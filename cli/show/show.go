@@ -1,11 +1,13 @@
 // Package show writes figures and names for people. Names come from programs, policies and records, so none of them may control the
-// terminal that shows it. It imports nothing of ours.
+// terminal that shows it. It imports of ours units.
 package show
 
 import (
 	"fmt"
 	"strconv"
 	"strings"
+
+	"github.com/sandboxrun/sandboxrun/units"
 )
 
 // Colours of a terminal.
@@ -15,30 +17,17 @@ const (
 	Green  = "\x1b[32m"
 	Yellow = "\x1b[33m"
 	Cyan   = "\x1b[36m"
-	Bold   = "\x1b[1m"
 	Normal = "\x1b[0m"
 )
 
-// Printable replaces control characters in a line by "?", so that it cannot control the terminal.
-func Printable(s string) string {
+// OneLine replaces control characters in a line by "?", so that it cannot control the terminal.
+func OneLine(s string) string {
 	return strings.Map(func(r rune) rune {
 		if strconv.IsPrint(r) {
 			return r
 		}
 		return '?'
 	}, s)
-}
-
-// Size formats a number of bytes as in a policy: "256M".
-func Size(bytes float64) string {
-	n, unit := int64(bytes), " bytes"
-	for _, u := range []string{"K", "M", "G", "T"} {
-		if n == 0 || n%1024 != 0 {
-			break
-		}
-		n, unit = n/1024, u
-	}
-	return fmt.Sprintf("%d%s", n, unit)
 }
 
 // AboutSize formats a number of bytes with at most four digits: "100.3M".
@@ -78,7 +67,7 @@ func AboutTime(ms float64) string {
 func Limit(name string, value float64) string {
 	switch name {
 	case "memory", "file", "disk", "output":
-		return Size(value)
+		return units.Size(int64(value))
 	case "wall", "idle", "cpu":
 		return fmt.Sprintf("%.6gs", value)
 	}

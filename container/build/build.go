@@ -96,7 +96,7 @@ type steps struct {
 
 // View turns the Plan's mounts into the steps that make them. What runc would do with the Plan's OCI configuration is the same; this
 // does it in one go, without a look at each, where runc's way takes a fifth of a millisecond a mount.
-func View(plan *spec.Plan, t Trees, found *Sights) []forkexec.Op {
+func View(plan *spec.Plan, t Trees, found *Found) []forkexec.Op {
 	s := &steps{mounts: map[string]bool{"/": true}, trees: t}
 	s.made.add("/")
 	s.ops = shareOps()

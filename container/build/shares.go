@@ -4,8 +4,8 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
-	"strings"
 
+	"github.com/sandboxrun/sandboxrun/container/procfs"
 	"github.com/sandboxrun/sandboxrun/forkexec"
 )
 
@@ -32,8 +32,7 @@ func shareOps() []forkexec.Op {
 		if err != nil {
 			continue
 		}
-		n, err := strconv.ParseInt(strings.TrimSpace(string(data)), 10, 64)
-		if err == nil {
+		if n, ok := procfs.NumberAfter(string(data), ""); ok {
 			ops = append(ops, forkexec.Op{Kind: forkexec.OpSysctl, Target: path, Data: strconv.FormatInt(min(n/sharePart, s.most), 10)})
 		}
 	}

@@ -137,26 +137,18 @@ func setLegacyCPU(dir string, quota int64) error {
 func leastQuota(dir string) int64 {
 	var least int64
 	for ; ; dir = filepath.Dir(dir) {
-		quota, err := readNumber(filepath.Join(dir, cfsQuota))
-		if err != nil {
+		quota, ok := Number(filepath.Join(dir, cfsQuota), "")
+		if !ok {
 			return least // above the hierarchy's top
 		}
-		period, err := readNumber(filepath.Join(dir, cfsPeriod))
-		if err != nil || period <= 0 || quota <= 0 {
+		period, ok := Number(filepath.Join(dir, cfsPeriod), "")
+		if !ok || period <= 0 || quota <= 0 {
 			continue
 		}
 		if share := quota * Period / period; least == 0 || share < least {
 			least = share
 		}
 	}
-}
-
-func readNumber(path string) (int64, error) {
-	s, err := ReadControl(path)
-	if err != nil {
-		return 0, err
-	}
-	return strconv.ParseInt(s, 10, 64)
 }
 
 // hierarchies is what there is to try, as data, so that tests can make one up.

@@ -71,8 +71,7 @@ func placeOfPath(path string, own map[uint64]hostfs.Mount) (hostfs.Location, boo
 	if err != nil || !ok {
 		return hostfs.Location{}, false
 	}
-	rel, err := filepath.Rel(m.Target, path)
-	return hostfs.Location{Dev: m.Dev, Path: filepath.Join(m.Path, rel)}, err == nil && filepath.IsLocal(rel)
+	return m.Locate(path)
 }
 
 // otherNames are those that the sandbox's mounts give to what is hidden.

@@ -15,7 +15,6 @@ import (
 
 	"github.com/sandboxrun/sandboxrun/hooks"
 	"github.com/sandboxrun/sandboxrun/rootfs"
-	"github.com/sandboxrun/sandboxrun/spec"
 )
 
 // nodeOf looks at a path of the host, through links.
@@ -55,7 +54,7 @@ func probePaths(view *rootfs.View, state string) []hooks.Path {
 		list = append(list, filepath.Clean(u.HomeDir))
 	}
 	var paths []hooks.Path
-	cover := spec.CoverOf(view)
+	cover := view.ByTarget()
 	for _, p := range list {
 		real, err := filepath.EvalSymlinks(p)
 		if err != nil || real == "/" {

@@ -14,6 +14,7 @@ import (
 	"github.com/sandboxrun/sandboxrun/fault"
 	"github.com/sandboxrun/sandboxrun/forkexec"
 	"github.com/sandboxrun/sandboxrun/rootfs"
+	"github.com/sandboxrun/sandboxrun/rootfs/pathname"
 )
 
 // Watch is a denied path that each exec looks at. A mask stays as long as the file under it does, and where nothing is
@@ -55,8 +56,8 @@ func masked(in lookup.Root, w Watch) bool {
 	return err == nil && dev == w.Dev && ino == w.Ino
 }
 
-// lookout is what an exec finds at such a path when it starts.
-type lookout struct {
+// watched is what an exec finds at such a path when it starts.
+type watched struct {
 	Watch
 	grant *grantDir
 	there bool
@@ -69,7 +70,7 @@ type lookout struct {
 // Found are all of them, with the grants that they lie in. The grants stay open from before the program starts until
 // after its end: a path of the host's, looked up then, would follow the links that the program has made.
 type Found struct {
-	list   []lookout
+	list   []watched
 	grants map[string]*grantDir // by the path inside
 }
 
@@ -87,12 +88,12 @@ func (l *Found) Close() {
 	l.grants = nil
 }
 
-// Look looks at what is denied. Everything is looked up below the grant, by descriptors and without a link: a program of
+// Open looks at what is denied. Everything is looked up below the grant, by descriptors and without a link: a program of
 // an earlier exec, or of one that runs now, may have put anything in the way.
-func Look(list []Watch, in lookup.Root) (*Found, error) {
+func Open(list []Watch, in lookup.Root) (*Found, error) {
 	found := &Found{grants: map[string]*grantDir{}}
 	for _, w := range list {
-		l := lookout{Watch: w}
+		l := watched{Watch: w}
 		err := l.look(in, found)
 		if err != nil {
 			found.Close()
@@ -108,7 +109,7 @@ func Look(list []Watch, in lookup.Root) (*Found, error) {
 func Restore(list []Watch, grants []int) *Found {
 	all := &Found{grants: map[string]*grantDir{}}
 	for _, w := range list {
-		l := lookout{Watch: w, there: w.Ino != 0}
+		l := watched{Watch: w, there: w.Ino != 0}
 		if !l.there {
 			shown := w.ShownGrant()
 			if all.grants[shown] == nil {
@@ -123,11 +124,10 @@ func Restore(list []Watch, grants []int) *Found {
 
 // Below is the denied path relative to its grant; "." is the grant itself.
 func (w Watch) Below() string {
-	rel, err := filepath.Rel(w.Grant, w.Host)
-	if err != nil || !filepath.IsLocal(rel) {
-		return "."
+	if rel, ok := pathname.Rest(w.Host, w.Grant); ok {
+		return rel
 	}
-	return rel
+	return "."
 }
 
 // ShownGrant is the path inside of the grant that holds the denied path.
@@ -218,7 +218,7 @@ func absent(err error) bool {
 }
 
 // look finds out what stands at one denied path.
-func (l *lookout) look(in lookup.Root, all *Found) error {
+func (l *watched) look(in lookup.Root, all *Found) error {
 	var err error
 	if l.grant, err = all.open(l.Watch, in); absent(err) {
 		return nil // it has been moved or removed, and what is denied with it
@@ -244,7 +244,7 @@ func (l *lookout) look(in lookup.Root, all *Found) error {
 }
 
 // stat looks at the path itself, not at where a link leads.
-func (l *lookout) stat() (st unix.Stat_t, shut string, err error) {
+func (l *watched) stat() (st unix.Stat_t, shut string, err error) {
 	rel := l.Below()
 	if rel == "." {
 		return st, "", unix.Fstat(l.grant.fd, &st)
@@ -335,7 +335,7 @@ func (l *Found) MoveAppeared(suffix string) []string {
 
 // moveAside renames within one directory that is open: whatever a program that still runs does to the path, no file
 // outside of the grant is ever named.
-func (l *lookout) moveAside(suffix string) (string, error) {
+func (l *watched) moveAside(suffix string) (string, error) {
 	rel := l.Below()
 	if rel == "." {
 		return "", unix.ENOENT // a grant is there from the start
@@ -365,9 +365,9 @@ func renameFree(dir int, name, to string) error {
 	return unix.Renameat(dir, name, dir, to)
 }
 
-// Litter lists what is on the host that a sandbox without a fault does not leave: files where something denied was not, and
+// Leftovers lists what is on the host that a sandbox without a fault does not leave: files where something denied was not, and
 // what was moved aside there.
-func Litter(list []Watch, id string) []string {
+func Leftovers(list []Watch, id string) []string {
 	left := []string{}
 	for _, w := range list {
 		if w.Ino != 0 {

@@ -1,5 +1,5 @@
 // Package deny holds files.deny where the masks that the sandbox was made with cannot: where there was nothing to be masked, and where
-// somebody outside has removed or replaced what a mask was on. It owns what each exec looks at (Look), what it covers (Found.Cover) and what is
+// somebody outside has removed or replaced what a mask was on. It owns what each exec looks at (Open), what it covers (Found.Cover) and what is
 // moved aside in the end (Found.MoveAppeared). It imports of ours container/fault, container/lookup, forkexec and rootfs.
 //
 // The mount of a mask goes with the file under it, so an exec looks at every denied path when it starts: by descriptors below its grant, through

@@ -41,9 +41,9 @@ func RefusedProcess(err error) bool {
 	return errors.Is(err, unix.EAGAIN) && (errors.As(err, &step) || errors.As(err, &path) && path.Op == "fork/exec")
 }
 
-// NoRoom is an error where no more processes can be started by now, else nil. Whoever has failed for that may not have
+// NoProcesses is an error where no more processes can be started by now, else nil. Whoever has failed for that may not have
 // been able to say so.
-func NoRoom(doing string, err error) *fault.Error {
+func NoProcesses(doing string, err error) *fault.Error {
 	n := forkexec.ProbeRoom()
 	if n >= forkexec.MakingTakes {
 		return nil

@@ -1,7 +1,6 @@
 package disk
 
 import (
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -9,6 +8,7 @@ import (
 
 	"github.com/sandboxrun/sandboxrun/rootfs"
 	"github.com/sandboxrun/sandboxrun/rootfs/hostfs"
+	"github.com/sandboxrun/sandboxrun/rootfs/pathname"
 )
 
 // patience is how long a look waits for a walk. Free space has to be looked at meanwhile.
@@ -278,8 +278,7 @@ func holder(view *rootfs.View, host string) *rootfs.Mount {
 	var best *rootfs.Mount
 	for i := range view.Mounts {
 		m := &view.Mounts[i]
-		rel, err := filepath.Rel(m.Source, host)
-		if m.Kind == rootfs.MountBind && m.Source != "" && err == nil && filepath.IsLocal(rel) && (best == nil || len(m.Source) > len(best.Source)) {
+		if m.Kind == rootfs.MountBind && m.Source != "" && pathname.Within(host, m.Source) && (best == nil || len(m.Source) > len(best.Source)) {
 			best = m
 		}
 	}

@@ -12,8 +12,8 @@ import (
 	"github.com/sandboxrun/sandboxrun/fault"
 )
 
-// OutputDirMax is how many bytes of each stream an output directory keeps.
-const OutputDirMax = 1 << 30
+// outputDirMax is how many bytes of each stream an output directory keeps.
+const outputDirMax = 1 << 30
 
 // Dir is such a directory, with the two files that were made in it.
 type Dir struct {
@@ -44,7 +44,7 @@ func OpenOutput(name string, sees *trust.Shown) (*Dir, error) {
 			o.Discard()
 			return nil, err
 		}
-		o.Files[i] = stream.NewFile(f, name+"/"+base, OutputDirMax)
+		o.Files[i] = stream.NewFile(f, name+"/"+base, outputDirMax)
 	}
 	return o, nil
 }

@@ -37,7 +37,7 @@ func Close(parts []Part) {
 // OpenGrant copies what is mounted at m.Source and below it, in one piece where the kernel allows that. What covered says of is not
 // shown, and is left out if that cannot be.
 func OpenGrant(m Grant, covered func(path string) bool) ([]Part, error) {
-	tree, err := OpenTree(m)
+	tree, err := openTree(m)
 	if err == nil {
 		return []Part{{tree, "."}}, nil
 	}

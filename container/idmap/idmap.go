@@ -22,7 +22,7 @@ import (
 // subordinate ids end at 600100000.
 const (
 	FirstID = 0x78000000 // 2013265920
-	LastID  = 0x7ffdffff // 2147352575
+	lastID  = 0x7ffdffff // 2147352575
 )
 
 // initialUserNamespace is the number of the machine's own user namespace, the same on every Linux (PROC_USER_INIT_INO).
@@ -66,7 +66,7 @@ func ProgramID() (int, error) {
 		if _, err := rand.Read(b[:]); err != nil {
 			return 0, fmt.Errorf("choose an id for the program: %w", err)
 		}
-		id := FirstID + int(binary.NativeEndian.Uint32(b[:])%(LastID-FirstID+1))
+		id := FirstID + int(binary.NativeEndian.Uint32(b[:])%(lastID-FirstID+1))
 		if _, err := unix.Getpriority(unix.PRIO_USER, id); errors.Is(err, unix.ESRCH) { // it has no process
 			return id, nil
 		}
@@ -117,13 +117,13 @@ func Tester(id, uid, gid int) func(string) ([]spec.LeftOut, error) {
 	}
 }
 
-// errRefused is wrapped by what OpenTree says of a tree that cannot be idmapped.
+// errRefused is wrapped by what openTree says of a tree that cannot be idmapped.
 var errRefused = errors.New("idmap")
 
 // tryIdmap says why the mount at m.Source cannot be idmapped, or what below it cannot. What is not there, or no place for a mount,
 // is for others to say.
 func tryIdmap(m Grant) ([]spec.LeftOut, error) {
-	f, err := OpenTree(m)
+	f, err := openTree(m)
 	if err == nil {
 		f.Close()
 		return nil, nil

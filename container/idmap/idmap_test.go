@@ -17,7 +17,7 @@ func TestProgramIDs(t *testing.T) {
 	seen := map[int]bool{}
 	for range 50 {
 		id, err := ProgramID()
-		if err != nil || id < FirstID || id > LastID || seen[id] {
+		if err != nil || id < FirstID || id > lastID || seen[id] {
 			t.Fatal(id, err)
 		}
 		seen[id] = true

@@ -30,8 +30,8 @@ func Attributes(m rootfs.Mount) uint64 {
 	return set
 }
 
-// OpenTree takes a copy of what is mounted at a path and below it.
-func OpenTree(m Grant) (*os.File, error) { return clone(m, unix.AT_RECURSIVE) }
+// openTree takes a copy of what is mounted at a path and below it.
+func openTree(m Grant) (*os.File, error) { return clone(m, unix.AT_RECURSIVE) }
 
 // clone takes a copy of what is mounted at a path. No part of the path is followed if it is a link; see forkexec/build.c.
 func clone(m Grant, recursive uint) (*os.File, error) {

@@ -157,7 +157,7 @@ func startError(err error) error {
 	if strings.HasSuffix(err.Error(), unix.EMFILE.Error()) { // a child of libcontainer's says by words alone what it met
 		return fault.New(fault.LimitReached, diagnose.FilesHint, "create sandbox: %w", err)
 	}
-	if e := diagnose.NoRoom("create sandbox", err); e != nil {
+	if e := diagnose.NoProcesses("create sandbox", err); e != nil {
 		return e
 	}
 	return fault.New(fault.SandboxUnavailable, "sandboxrun --debug says more", "create sandbox: %w", err)

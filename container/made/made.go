@@ -21,8 +21,8 @@ import (
 	"github.com/sandboxrun/sandboxrun/transfer"
 )
 
-// Parent is where they are made if the policy does not say. It is on disk by custom; state directories are in memory.
-const Parent = "/var/tmp"
+// parentDir is where they are made if the policy does not say. It is on disk by custom; state directories are in memory.
+const parentDir = "/var/tmp"
 
 // Record is what is noted of a directory before it is made, and when it is there.
 type Record struct {

@@ -48,7 +48,7 @@ func Makes(p *policy.Policy) bool {
 // denied, and where links lead.
 func (n Notes) Make(id string, p *policy.Policy, plan *spec.Plan) (_ *Directory, err error) {
 	w := p.Files.Workspace
-	parent := Parent
+	parent := parentDir
 	if w != nil && w.Parent != "" {
 		parent = w.Parent
 	}
@@ -139,19 +139,17 @@ func points(base *os.File, workspace string, v *rootfs.View, uid, gid int) error
 func deniedIn(v *rootfs.View, source string) func(rel string) bool {
 	hidden := map[string]bool{}
 	for _, d := range v.Masked {
-		if rel, err := filepath.Rel(source, d.Host); err == nil && filepath.IsLocal(rel) {
+		if rel, ok := pathname.Rest(d.Host, source); ok {
 			hidden[rel] = true
 		}
 	}
-	cover := spec.CoverOf(v)
+	cover := v.ByTarget()
 	for _, m := range v.Mounts {
 		if m.Kind != rootfs.MountMask {
 			continue
 		}
-		if around := cover.HostPath(m.Target); around != "" {
-			if rel, err := filepath.Rel(source, around); err == nil && filepath.IsLocal(rel) {
-				hidden[rel] = true
-			}
+		if rel, ok := pathname.Rest(cover.HostPath(m.Target), source); ok {
+			hidden[rel] = true
 		}
 	}
 	return func(rel string) bool { return hidden[path.Clean(rel)] }

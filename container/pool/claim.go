@@ -1,15 +1,12 @@
 package pool
 
 import (
-	"fmt"
 	"net"
-	"slices"
 	"strconv"
 	"time"
 
 	"github.com/sandboxrun/sandboxrun/container"
 	"github.com/sandboxrun/sandboxrun/container/owner"
-	"github.com/sandboxrun/sandboxrun/forkexec"
 )
 
 // Variable names the pool to the commands that its command runs.
@@ -60,30 +57,6 @@ func Claim(s *container.Store, name string, w Want) (sb *container.Sandbox, star
 		return nil, "", err
 	}
 	return sb, answer[2], nil
-}
-
-// End removes a sandbox that the command has claimed before Go started, when its program has ended.
-func End(c *forkexec.Claim) error {
-	defer c.Pool.Close()
-	if c.Ended {
-		return nil
-	}
-	conn, err := net.FileConn(c.Pool)
-	if err != nil {
-		return fmt.Errorf("remove sandbox %q: %w", c.ID, err)
-	}
-	defer func() { _ = conn.Close() }()
-	if err := send(conn, wordEnd); err != nil {
-		return fmt.Errorf("remove sandbox %q: %w", c.ID, err)
-	}
-	answer, err := receive(conn)
-	if err == nil && !slices.Equal(answer, []string{wordOK}) {
-		err = refused(answer)
-	}
-	if err != nil {
-		return fmt.Errorf("remove sandbox %q: %w", c.ID, err)
-	}
-	return nil
 }
 
 func (w Want) message() []string {

@@ -41,14 +41,14 @@ func (p *Pool) decide() (*Decision, error) {
 		if self, err := os.Executable(); err == nil {
 			d.Trace.Follow(self)
 		}
-		if d.Trace.Settled(begun) || time.Now().After(end) {
+		if d.Trace.Settled(begun) && d.Trace.Same() || time.Now().After(end) {
 			return d, nil
 		}
 	}
 }
 
-// holds says whether the policy would be decided now, for a caller with these variables, as it was.
-func (d *Decision) holds(env map[string]string) bool {
+// means says whether the policy means the same to a caller with these variables.
+func (d *Decision) means(env map[string]string) bool {
 	for _, list := range []map[string]string{d.Env, env} {
 		for name := range list {
 			was, had := d.Env[name]
@@ -58,5 +58,13 @@ func (d *Decision) holds(env map[string]string) bool {
 			}
 		}
 	}
-	return machine.ProbeCore() == d.Host.Core && d.Trace.Same()
+	return true
+}
+
+// holds says whether the policy would be decided now as it was; the error is errChanged.
+func (d *Decision) holds() error {
+	if machine.ProbeCore() != d.Host.Core || !d.Trace.Same() {
+		return errChanged
+	}
+	return nil
 }

@@ -203,16 +203,3 @@ func ownCircumstances() (circumstances, error) {
 	own := peer{pid: os.Getpid(), dir: dir}
 	return own.circumstances()
 }
-
-// like says whether a process has the circumstances of this one.
-func (p *peer) like() error {
-	theirs, err := p.circumstances()
-	if err != nil {
-		return err
-	}
-	ours, err := ownCircumstances()
-	if err != nil {
-		return err
-	}
-	return theirs.other(&ours)
-}

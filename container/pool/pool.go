@@ -1,6 +1,8 @@
 package pool
 
 import (
+	"errors"
+	"net"
 	"sync"
 	"time"
 
@@ -27,7 +29,8 @@ type Pool struct {
 	ready  []*entry // the oldest first
 	busy   int      // claims whose programs run, or that are just being answered
 	closed bool
-	wanted chan struct{} // there is room for more
+	once   map[*net.UnixConn]chan struct{} // of those that were given for a run; closed when they are removed
+	wanted chan struct{}                   // there is room for more
 	filled sync.WaitGroup
 }
 
@@ -35,11 +38,12 @@ type Pool struct {
 type entry struct {
 	*container.Ready
 	decided *Decision
+	made    circumstances // of this process, when it was built
 }
 
 // New fills a pool and keeps it full until Close. An error is that of the first sandbox that cannot be made.
 func New(c Config) (*Pool, error) {
-	p := &Pool{config: c, wanted: make(chan struct{}, 1)}
+	p := &Pool{config: c, wanted: make(chan struct{}, 1), once: map[*net.UnixConn]chan struct{}{}}
 	for range c.Size {
 		e, err := p.build()
 		if err != nil {
@@ -57,11 +61,15 @@ func (p *Pool) build() (*entry, error) {
 	if err != nil {
 		return nil, err
 	}
+	made, err := ownCircumstances()
+	if err != nil {
+		return nil, err
+	}
 	r, err := p.config.Store.Prepare(d.Plan)
 	if err != nil {
 		return nil, err
 	}
-	return &entry{r, d}, nil
+	return &entry{r, d, made}, nil
 }
 
 // again is how long a pool waits after a sandbox could not be made.
@@ -161,18 +169,33 @@ func (p *Pool) Ready() int {
 	return len(p.ready)
 }
 
-// take hands a sandbox over to who may have it: one that is as it would be if it were made now. What is not is removed.
-func (p *Pool) take(id string, o container.Options, fits func(*entry) bool) (*container.Sandbox, *Decision, error) {
+// take hands a sandbox over to who may have it: one that is as it would be if it were made now. What is not is removed. Whether it is takes about
+// as long as the handing over, so the one goes on beside the other; the sandbox is given when both are done.
+func (p *Pool) take(id string, o container.Options, fits func(*entry) error) (*container.Sandbox, *Decision, error) {
 	defer p.more()
 	o.Versions = p.config.Versions
 	why := errNone
 	for e := p.pop(); e != nil; e = p.pop() {
-		if !e.Alive() || !fits(e) {
+		if !e.Alive() {
+			e.Discard()
+			continue
+		}
+		if err := fits(e); err != nil {
+			if now, nerr := ownCircumstances(); nerr == nil && now == e.made {
+				p.putBack(e) // for others
+				return nil, nil, err
+			}
 			e.Discard()
 			why = errChanged
 			continue
 		}
-		sb, err := e.HandOver(id, o)
+		same := make(chan error, 1)
+		go func() { same <- e.decided.holds() }()
+		sb, err := e.HandOver(id, o, sync.OnceValue(func() error { return <-same }))
+		if errors.Is(err, errChanged) {
+			why = err
+			continue
+		}
 		if err != nil && e.Kept() {
 			p.putBack(e)
 		}
@@ -183,8 +206,45 @@ func (p *Pool) take(id string, o container.Options, fits func(*entry) bool) (*co
 
 // Take is for this process itself: it hands over a sandbox that is as it would be if it were made now. The error says why there is none.
 func (p *Pool) Take(id string, o container.Options) (*container.Sandbox, error) {
-	sb, _, err := p.take(id, o, func(e *entry) bool { return e.decided.holds(e.decided.Env) })
+	ours, err := ownCircumstances()
+	if err != nil {
+		return nil, err
+	}
+	sb, _, err := p.take(id, o, func(e *entry) error { return ours.other(&e.made) })
 	return sb, err
+}
+
+// runs counts a sandbox that was given for a run, until the function that it returns is called.
+func (p *Pool) runs(conn *net.UnixConn) func() {
+	removed := make(chan struct{})
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.once[conn] = removed
+	return func() {
+		p.mu.Lock()
+		delete(p.once, conn)
+		p.mu.Unlock()
+		close(removed)
+	}
+}
+
+// awaitRemovals waits for those whose run has ended.
+func (p *Pool) awaitRemovals() {
+	p.mu.Lock()
+	var all []chan struct{}
+	for conn, removed := range p.once {
+		if raw, err := conn.SyscallConn(); err == nil {
+			_ = raw.Control(func(fd uintptr) {
+				if hungUp(int(fd)) {
+					all = append(all, removed)
+				}
+			})
+		}
+	}
+	p.mu.Unlock()
+	for _, removed := range all {
+		<-removed
+	}
 }
 
 // Close ends all that are ready. What was handed over lives on.
@@ -197,6 +257,7 @@ func (p *Pool) Close() {
 		close(p.wanted)
 	}
 	p.mu.Unlock()
+	p.awaitRemovals()
 	p.filled.Wait()
 	for _, e := range list {
 		e.Discard()

@@ -14,15 +14,14 @@ import (
 //	caller -> pool   kind, id, policy, owner's pid or empty, owner's start time, record directory, options
 //	pool -> caller   "ok", id, directory to start in or empty    | "no", why: the caller goes the ordinary way
 //	caller -> pool   "mine": from here on the sandbox is the caller's. Without this word the pool removes it again
-//	caller -> pool   "end", only if its kind is run: the pool removes the sandbox
-//	pool -> caller   "ok" when that is done
+//	               or "once": it is, for as long as it keeps the connection; then the pool removes it
 const (
 	kindRun    = "run"
 	kindCreate = "create"
 	wordOK     = "ok"
 	wordNo     = "no"
 	wordMine   = "mine"
-	wordEnd    = "end"
+	wordOnce   = "once"
 	// optionQuiet: the caller has no way to print warnings.
 	optionQuiet = "quiet"
 	// optionEnv: the program gets variables of its own, which the policy may depend on.

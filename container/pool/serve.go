@@ -21,6 +21,7 @@ import (
 var (
 	errNone    = errors.New("no sandbox is ready")
 	errChanged = errors.New("those that were ready would not be made so now")
+	errCaller  = errors.New("the policy means something else to this caller")
 	errRequest = errors.New("it is no request to a pool")
 	errPolicy  = errors.New("the pool has another policy")
 )
@@ -94,44 +95,36 @@ func (p *Pool) answer(conn *net.UnixConn) {
 		return
 	}
 	id := sb.State().ID
+	var word string
 	if err = send(conn, wordOK, id, dir); err == nil {
-		err = isMine(conn)
+		word, err = taken(conn)
 	}
 	if err != nil { // its claimer has not got it
 		_ = sb.Delete(nil) // else it ends with its owner, and the next sweep tries again
 		return
 	}
-	if request[0] == kindRun && endsHere(conn) {
-		err = sb.Delete(nil)
-		_ = send(conn, answerTo(err)...)
+	if word == wordMine {
+		done()
+		sb.AwaitEnd()
 		return
 	}
-	done()
-	sb.AwaitEnd()
-}
-
-func answerTo(err error) []string {
-	if err != nil {
-		return []string{wordNo, err.Error()}
+	defer p.runs(conn)()
+	if conn.SetDeadline(time.Time{}) == nil {
+		_, _ = receive(conn) // nothing but the end comes
 	}
-	return []string{wordOK}
+	sb.KillInit()
+	if err := sb.Delete(nil); err != nil {
+		p.config.Trouble(err)
+	}
 }
 
-func isMine(conn net.Conn) error {
-	word, err := receive(conn)
-	if err == nil && !slices.Equal(word, []string{wordMine}) {
+// taken is the word by which a claimer takes a sandbox.
+func taken(conn net.Conn) (string, error) {
+	text, err := receive(conn)
+	if err == nil && !slices.Equal(text, []string{wordMine}) && !slices.Equal(text, []string{wordOnce}) {
 		err = errRequest
 	}
-	return err
-}
-
-// endsHere waits for the claimer of a sandbox for one run, and says whether it wants it to be removed here.
-func endsHere(conn net.Conn) bool {
-	if conn.SetDeadline(time.Time{}) != nil {
-		return false
-	}
-	word, err := receive(conn)
-	return err == nil && slices.Equal(word, []string{wordEnd})
+	return strings.Join(text, ""), err
 }
 
 // claim finds out who asks, and hands a sandbox over.
@@ -145,23 +138,27 @@ func (p *Pool) claim(conn *net.UnixConn, request []string) (*container.Sandbox, 
 		return nil, "", err
 	}
 	defer who.close()
-	if err := who.like(); err != nil {
+	theirs, err := who.circumstances()
+	if err != nil {
 		return nil, "", err
-	}
-	if !p.meant(kind, named, who.cwd) {
-		return nil, "", errPolicy
 	}
 	o := container.Options{Record: record}
 	if o.Owner, err = ownerOf(kind, request[3], request[4], who.pid); err != nil {
 		return nil, "", err
 	}
-	sb, d, err := p.take(id, o, func(e *entry) bool {
+	sb, d, err := p.take(id, o, func(e *entry) error {
 		d := e.decided
-		switch {
-		case slices.Contains(options, optionEnv) && (d.Policy.Network.EnvURLs || d.Plan.Relay != nil), slices.Contains(options, optionQuiet) && len(e.Warnings()) > 0:
-			return false
+		if err := theirs.other(&e.made); err != nil {
+			return err
 		}
-		return d.Plan.Exec.CoreLimit() <= who.core && d.holds(who.env)
+		switch {
+		case !p.meant(kind, named, who.cwd):
+			return errPolicy
+		case slices.Contains(options, optionEnv) && (d.Policy.Network.EnvURLs || d.Plan.Relay != nil), slices.Contains(options, optionQuiet) && len(e.Warnings()) > 0,
+			d.Plan.Exec.CoreLimit() > who.core, !d.means(who.env):
+			return errCaller
+		}
+		return nil
 	})
 	if err != nil {
 		return nil, "", err

@@ -3,7 +3,6 @@ package procfs
 import (
 	"fmt"
 	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 
@@ -28,9 +27,8 @@ func LocationOf(f *os.File, own []hostfs.Mount) (hostfs.Location, error) {
 		}
 		id, _ := strconv.Atoi(strings.TrimSpace(text))
 		for _, m := range own {
-			rel, err := filepath.Rel(m.Target, path)
-			if m.ID == id && err == nil && filepath.IsLocal(rel) {
-				return hostfs.Location{Dev: m.Dev, Path: filepath.Join(m.Path, rel)}, nil
+			if l, ok := m.Locate(path); ok && m.ID == id {
+				return l, nil
 			}
 		}
 	}

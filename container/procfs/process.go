@@ -13,6 +13,23 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// Pids lists the processes that /proc shows.
+func Pids() ([]int, error) {
+	dir, err := os.Open("/proc")
+	if err != nil {
+		return nil, err
+	}
+	defer dir.Close()
+	names, err := dir.Readdirnames(-1)
+	var list []int
+	for _, name := range names {
+		if pid, err := strconv.Atoi(name); err == nil {
+			list = append(list, pid)
+		}
+	}
+	return list, err
+}
+
 // StartTime is when a process started, in clock ticks since boot.
 func StartTime(pid int) (uint64, error) {
 	fields, err := Stat(pid)

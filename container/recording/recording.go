@@ -13,15 +13,15 @@ import (
 	"github.com/sandboxrun/sandboxrun/record"
 )
 
-// Place is where a sandbox's record is.
-type Place struct {
+// Location is where a sandbox's record is.
+type Location struct {
 	Dir     string `json:"dir"`
 	Session string `json:"session"`
 	UTS     uint64 `json:"uts"` // the number of a namespace that all processes of the sandbox are in
 }
 
 // Open opens the record to be written to.
-func (r *Place) Open() (*record.Writer, error) {
+func (r *Location) Open() (*record.Writer, error) {
 	dir, err := os.OpenFile(r.Dir, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
 	if err != nil {
 		return nil, fmt.Errorf("open record: %w", err)

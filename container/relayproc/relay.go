@@ -55,7 +55,7 @@ type Process struct {
 // relayOrder is what a relay is to do.
 type relayOrder struct {
 	relay.Config
-	Record *recording.Place `json:"record"`
+	Record *recording.Location `json:"record"`
 }
 
 // Sandbox is what a relay needs of the sandbox that it serves.
@@ -75,8 +75,8 @@ func Start(sb Sandbox, plan *spec.Plan) (*Process, error) {
 	}
 	order := relay.Config{Sandbox: sb.ID, Policy: plan.Relay.Policy, Upstream: plan.Relay.Proxies}
 	order.Limits.CPU = relayShare(&plan.Exec.Limits)
-	doors, listeners := relayListeners(plan.Relay.Doors)
-	files, err := listen(sb.Init, doors)
+	own, listeners := relayListeners(plan.Relay.Listeners)
+	files, err := listen(sb.Init, own)
 	if err != nil {
 		return nil, err
 	}
@@ -114,24 +114,24 @@ func limitRelay(groups []forkexec.Group, pid int) error {
 	return nil
 }
 
-// relayListeners are the doors that have a socket of their own, and what each is for. One that listens on all addresses of a
-// port also has what is at some of them. Where two doors are at one address the first is meant.
-func relayListeners(doors []spec.Door) (own []spec.Door, listeners []relay.Listener) {
+// relayListeners returns the planned listeners that get a socket of their own, and the relay's purpose for each socket. A listener on
+// all addresses of a port also serves the listeners at single addresses of that port. Of two at one address the first counts.
+func relayListeners(planned []spec.Listener) (own []spec.Listener, listeners []relay.Listener) {
 	wide := map[uint16]map[netip.Addr]relay.Listener{}
-	for _, d := range doors {
-		if d.Kind == spec.DoorDirect {
+	for _, d := range planned {
+		if d.Kind == spec.ListenDirect {
 			wide[d.Listen.Port()] = map[netip.Addr]relay.Listener{}
 		}
 	}
 	seen := map[netip.AddrPort]bool{}
-	for _, d := range doors {
+	for _, d := range planned {
 		l := relay.Listener{Kind: d.Kind, Port: int(d.Listen.Port()), Target: d.Target, Socket: d.Socket}
-		if d.Kind != spec.DoorDNS { // which is UDP's
+		if d.Kind != spec.ListenDNS { // which is UDP's
 			if seen[d.Listen] {
 				continue
 			}
 			seen[d.Listen] = true
-			if at := wide[d.Listen.Port()]; d.Kind == spec.DoorDirect {
+			if at := wide[d.Listen.Port()]; d.Kind == spec.ListenDirect {
 				l.At = at
 			} else if at != nil && d.Listen.Addr().Is4() {
 				at[d.Listen.Addr()] = l
@@ -158,15 +158,15 @@ func relayShare(l *policy.Limits) float64 {
 	return 0
 }
 
-// listen makes the doors' sockets. Where there is no IPv6 those on ::1 are left out: nothing inside can look for them.
-func listen(init *os.File, doors []spec.Door) ([]*os.File, error) {
-	list := make([]forkexec.Endpoint, len(doors))
-	for i, d := range doors {
-		list[i] = forkexec.Endpoint{Addr: d.Listen, UDP: d.Kind == spec.DoorDNS, Optional: d.Listen.Addr().Is6()}
+// listen makes the sockets of listeners. Where there is no IPv6 those on ::1 are left out: nothing inside can look for them.
+func listen(init *os.File, own []spec.Listener) ([]*os.File, error) {
+	list := make([]forkexec.Endpoint, len(own))
+	for i, d := range own {
+		list[i] = forkexec.Endpoint{Addr: d.Listen, UDP: d.Kind == spec.ListenDNS, Optional: d.Listen.Addr().Is6()}
 	}
 	files, err := forkexec.Listen(init, list)
 	if err != nil {
-		if e := diagnose.NoRoom("start relay", err); e != nil {
+		if e := diagnose.NoProcesses("start relay", err); e != nil {
 			return nil, e
 		}
 		return nil, fault.New(fault.SandboxUnavailable, "", "start relay: %w", err)
@@ -195,14 +195,14 @@ func (r *Process) launch(sb Sandbox) error {
 	if r.cmd, r.in, r.answer, err = selfexec.Start(Command, sb.ID, files...); err == nil {
 		return nil
 	}
-	if e := diagnose.NoRoom("start relay", err); e != nil {
+	if e := diagnose.NoProcesses("start relay", err); e != nil {
 		return e
 	}
 	return fault.New(fault.SandboxUnavailable, "", "start relay: %w", err)
 }
 
 // Serve lets the relay begin, and waits until it has. What the checks have connected meanwhile is none of its business.
-func (r *Process) Serve(id string, record *recording.Place) error {
+func (r *Process) Serve(id string, record *recording.Location) error {
 	if r == nil {
 		return nil
 	}
@@ -332,8 +332,8 @@ type Info struct {
 	Upstream []string `json:"upstream_proxy,omitempty"` // the proxies of the caller's network that it asks, without user and password
 }
 
-// Look looks at the relay of a sandbox; nil where it has none.
-func Look(root *os.Root, id string, r *spec.Relay) *Info {
+// InfoOf looks at the relay of a sandbox; nil where it has none.
+func InfoOf(root *os.Root, id string, r *spec.Relay) *Info {
 	if r == nil {
 		return nil
 	}
@@ -341,11 +341,11 @@ func Look(root *os.Root, id string, r *spec.Relay) *Info {
 	if Alive(root, id) {
 		info.Status = "running"
 	}
-	for _, d := range r.Doors {
+	for _, d := range r.Listeners {
 		switch d.Kind {
-		case spec.DoorProxy:
+		case spec.ListenProxy:
 			info.Proxy = d.Listen.String()
-		case spec.DoorForward:
+		case spec.ListenForward:
 			info.Ports[d.Listen.String()] = d.Target
 		}
 	}

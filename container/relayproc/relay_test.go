@@ -19,15 +19,15 @@ import (
 
 // No two sockets of a relay's may want the same port of overlapping addresses: then one of them would need SO_REUSEPORT.
 func TestRelayListeners(t *testing.T) {
-	door := func(kind, at, target string) spec.Door {
-		return spec.Door{Kind: kind, Listen: netip.MustParseAddrPort(at), Target: target}
+	listener := func(kind, at, target string) spec.Listener {
+		return spec.Listener{Kind: kind, Listen: netip.MustParseAddrPort(at), Target: target}
 	}
-	_, listeners := relayListeners([]spec.Door{
-		door(spec.DoorForward, "127.0.0.1:443", "127.0.0.1:9"), door(spec.DoorForward, "[::1]:443", "127.0.0.1:9"),
-		door(spec.DoorForward, "127.0.0.2:443", "unix:/s"), door(spec.DoorForward, "127.0.0.1:443", "127.0.0.1:8"),
-		door(spec.DoorForward, "127.0.0.1:8000", "127.0.0.1:7"), door(spec.DoorProxy, "127.0.0.1:3128", ""),
-		door(spec.DoorDNS, "127.0.0.53:53", ""), door(spec.DoorDNSTCP, "127.0.0.53:53", ""),
-		door(spec.DoorDirect, "0.0.0.0:53", ""), door(spec.DoorDirect, "0.0.0.0:443", ""),
+	_, listeners := relayListeners([]spec.Listener{
+		listener(spec.ListenForward, "127.0.0.1:443", "127.0.0.1:9"), listener(spec.ListenForward, "[::1]:443", "127.0.0.1:9"),
+		listener(spec.ListenForward, "127.0.0.2:443", "unix:/s"), listener(spec.ListenForward, "127.0.0.1:443", "127.0.0.1:8"),
+		listener(spec.ListenForward, "127.0.0.1:8000", "127.0.0.1:7"), listener(spec.ListenProxy, "127.0.0.1:3128", ""),
+		listener(spec.ListenDNS, "127.0.0.53:53", ""), listener(spec.ListenDNSTCP, "127.0.0.53:53", ""),
+		listener(spec.ListenDirect, "0.0.0.0:53", ""), listener(spec.ListenDirect, "0.0.0.0:443", ""),
 	})
 	var got []string
 	for _, l := range listeners {

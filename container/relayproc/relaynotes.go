@@ -18,8 +18,8 @@ import (
 	"github.com/sandboxrun/sandboxrun/relay"
 )
 
-// EventNetwork is the event of one connection, one request of a kept HTTP connection, or one name that was refused.
-const EventNetwork = "network"
+// eventNetwork is the event of one connection, one request of a kept HTTP connection, or one name that was refused.
+const eventNetwork = "network"
 
 // Stats count what has gone through the relay since the sandbox was made.
 type Stats struct {
@@ -47,7 +47,7 @@ type relayNotes struct {
 // maxRecorded bounds what a program can make a record hold, and fill a disk with. What comes after is counted all the same.
 const maxRecorded = 100_000
 
-func (n *relayNotes) open(at *recording.Place) (err error) {
+func (n *relayNotes) open(at *recording.Location) (err error) {
 	if at != nil {
 		if n.record, err = at.Open(); err != nil {
 			return err
@@ -102,7 +102,7 @@ func (n *relayNotes) note(ev relay.Event) {
 	_ = n.write()
 	ms := float64(ev.Duration.Round(time.Microsecond)) / float64(time.Millisecond)
 	n.tell(&ev, ms)
-	_ = journal.Append(n.dir, true, journal.Event{Event: EventNetwork, NetworkEvent: &journal.NetworkEvent{
+	_ = journal.Append(n.dir, true, journal.Event{Event: eventNetwork, NetworkEvent: &journal.NetworkEvent{
 		Kind: ev.Kind, Host: ev.Host, Port: ev.Port, Address: ev.Address, Via: ev.Via, Rule: ev.Rule, Verdict: ev.Verdict, Reason: journal.Shorten(ev.Reason, journal.MaxMessage),
 		Sent: ev.Up, Received: ev.Down, DurationMS: ms, Explain: journal.Shorten(ev.Explain, journal.MaxMessage),
 	}})

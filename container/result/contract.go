@@ -125,19 +125,6 @@ func resultOutcomes() []resultOutcome {
 	}
 }
 
-// resultStatuses are the exit statuses that are not the program's own.
-func resultStatuses() [][2]string {
-	return [][2]string{
-		{"121", "The program used up its steps, if the outcome says so."},
-		{"124", "The time was over."},
-		{"125", "The launcher failed. Or the program exited with 0, but its input could not be read or its output could not be written; then exit_code is 0."},
-		{"126", "The program cannot be executed."},
-		{"127", "The program was not found."},
-		{"128 + n", "Signal n ended the program. 141 (SIGPIPE) also means that the reader of standard output has gone."},
-		{"152", "The program used more processor time than its limit."},
-	}
-}
-
 func outcomeNames() []string {
 	var names []string
 	for _, o := range resultOutcomes() {

@@ -30,7 +30,7 @@ func TestResultContract(t *testing.T) {
 
 	const path = "../../docs/result.md"
 	if *update {
-		if err := os.WriteFile(path, Reference(), 0o644); err != nil {
+		if err := os.WriteFile(path, reference(), 0o644); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -38,7 +38,7 @@ func TestResultContract(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !bytes.Equal(doc, Reference()) {
+	if !bytes.Equal(doc, reference()) {
 		t.Error("docs/result.md is out of date: go test ./container/result -run TestResultContract -update")
 	}
 

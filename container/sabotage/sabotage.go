@@ -62,7 +62,7 @@ func Plan(plan *spec.Plan) *spec.Plan {
 		at(first(hooks.WritableGrant)).Writable = false
 	case forkexec.Without("relay"):
 		r := *plan.Relay
-		r.Doors = r.Doors[1:]
+		r.Listeners = r.Listeners[1:]
 		broken.Relay = &r
 	case forkexec.Without("enforcement"):
 		broken.Limits = append(slices.Clone(plan.Limits), spec.Limit{Name: "made_up", Value: 1, EnforcedBy: spec.ByWatcher})

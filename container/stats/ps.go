@@ -3,7 +3,6 @@ package stats
 import (
 	"errors"
 	"fmt"
-	"os"
 	"strconv"
 	"strings"
 
@@ -47,14 +46,13 @@ func EachProcess(init int, call func(pid int, exec uint64)) error {
 	if err != nil {
 		return ErrEnded
 	}
-	entries, err := os.ReadDir("/proc")
+	pids, err := procfs.Pids()
 	if err != nil {
 		return fmt.Errorf("list processes: %w", err)
 	}
 	within := map[uint64]bool{}
-	for _, e := range entries {
-		pid, err := strconv.Atoi(e.Name())
-		if err != nil || !inNamespace(pid, ours, within) {
+	for _, pid := range pids {
+		if !inNamespace(pid, ours, within) {
 			continue
 		}
 		if id, err := nsID(fmt.Sprintf("/proc/%d/ns/pid", pid)); err == nil {

@@ -77,8 +77,8 @@ type Meter struct {
 	execs map[uint64]time.Duration // the same of each exec, where nothing but /proc counts
 }
 
-// Look says what is used now. That the sandbox has ended is an error with the code "sandbox_lost".
-func (m *Meter) Look() (Stats, error) {
+// Read says what is used now. That the sandbox has ended is an error with the code "sandbox_lost".
+func (m *Meter) Read() (Stats, error) {
 	if !procfs.PidfdAlive(m.sb.Init) {
 		return Stats{}, m.sb.Lost()
 	}

@@ -7,8 +7,8 @@ import (
 	"github.com/sandboxrun/sandboxrun/forkexec"
 )
 
-// AnswerMax is how much is kept of an answer, in bytes.
-const AnswerMax = 1 << 20
+// answerMax is how much is kept of an answer, in bytes.
+const answerMax = 1 << 20
 
 // answerKeeper keeps the beginning.
 type answerKeeper struct {
@@ -21,7 +21,7 @@ func (k *answerKeeper) Write(p []byte) (int, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.total += int64(len(p))
-	k.data = append(k.data, p[:min(len(p), AnswerMax-len(k.data))]...)
+	k.data = append(k.data, p[:min(len(p), answerMax-len(k.data))]...)
 	return len(p), nil
 }
 

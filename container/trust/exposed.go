@@ -19,8 +19,8 @@ import (
 	"github.com/sandboxrun/sandboxrun/spec"
 )
 
-// IsKept refuses a state directory that a running sandbox of the caller's lets its programs write.
-func IsKept(state string, root *os.Root, h *spec.Host) error {
+// CheckState refuses a state directory that a running sandbox of the caller's lets its programs write.
+func CheckState(state string, root *os.Root, h *spec.Host) error {
 	g, ok := h.Ground.(*ground)
 	if !ok {
 		return nil
@@ -103,7 +103,7 @@ func exposedIn(mountinfo []byte, place hostfs.Location) (string, error) {
 			continue
 		}
 		inside := filepath.Join(m.Target, strings.TrimPrefix(place.Path, m.Path))
-		if !covered(list, m.ID, inside, nil) && inSight(list, m) {
+		if !covered(list, m.ID, inside, nil) && visible(list, m) {
 			return inside, nil
 		}
 	}
@@ -117,8 +117,8 @@ func covered(list []hostfs.Mount, on int, inside string, but *hostfs.Mount) bool
 	})
 }
 
-// inSight says whether no mount hides a whole other one.
-func inSight(list []hostfs.Mount, m *hostfs.Mount) bool {
+// visible says whether no mount hides a whole other one.
+func visible(list []hostfs.Mount, m *hostfs.Mount) bool {
 	for range list { // no way up is longer
 		i := slices.IndexFunc(list, func(up hostfs.Mount) bool { return up.ID == m.Parent && up.ID != m.ID })
 		if i < 0 {

@@ -1,6 +1,7 @@
 package trust
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -95,19 +96,13 @@ const initLock = 4
 // EachInit calls found with the directory in /proc of everything that looks like process 1 of a sandbox, and that no program in
 // a sandbox can be: its user namespace was made in ours, and a program's was made in that.
 func EachInit(found func(proc string)) {
-	dir, err := os.Open("/proc")
-	if err != nil {
-		return
-	}
-	defer dir.Close()
-	names, _ := dir.Readdirnames(-1)
+	pids, _ := procfs.Pids() // without it nothing can be found
 	may := sessionLeaders()
-	for _, name := range names {
-		pid, err := strconv.Atoi(name)
-		if err != nil || !may(pid) {
+	for _, pid := range pids {
+		if !may(pid) {
 			continue
 		}
-		proc := "/proc/" + name
+		proc := fmt.Sprintf("/proc/%d", pid)
 		exe, err := os.Readlink(proc + "/exe")
 		if err != nil || !strings.HasPrefix(exe, "/memfd:sandboxrun") {
 			continue

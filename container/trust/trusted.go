@@ -99,8 +99,8 @@ func Add(h *spec.Host, t Known) error {
 
 const ownState = "the state directory"
 
-// KeptFrom refuses a view that shows a state directory itself, whoever made the plan. It returns what the view lets programs write.
-func KeptFrom(state string, root *os.Root, v *rootfs.View) ([]string, error) {
+// CheckView refuses a view that shows a state directory itself, whoever made the plan. It returns what the view lets programs write.
+func CheckView(state string, root *os.Root, v *rootfs.View) ([]string, error) {
 	mounts, err := hostfs.OwnMounts()
 	if err != nil {
 		return nil, fmt.Errorf("list host mounts: %w", err)
@@ -200,9 +200,8 @@ func (g *ground) Shown(path string) ([]spec.Shown, error) {
 	}
 	var list []spec.Shown
 	for _, m := range g.mounts {
-		rel, err := filepath.Rel(m.Target, path)
-		if uint64(m.ID) == st.Mnt_id && err == nil && filepath.IsLocal(rel) {
-			list = append(list, spec.Shown{Path: path, Location: hostfs.Location{Dev: m.Dev, Path: filepath.Join(m.Path, rel)}})
+		if l, ok := m.Locate(path); ok && uint64(m.ID) == st.Mnt_id {
+			list = append(list, spec.Shown{Path: path, Location: l})
 			break
 		}
 	}

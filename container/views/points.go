@@ -107,10 +107,10 @@ func pick(yes bool, s string) string {
 
 // freshAround is the mount that the exec has for itself around a path, or empty.
 func (m *maker) freshAround(name string) string {
-	if k := m.cover.Mount(path.Dir(name)); k != nil && k.PerExec {
+	if k := m.cover.Cover(path.Dir(name)); k != nil && k.PerExec {
 		return k.Target
 	}
-	if k := m.cover.Mount(name); k != nil && k.PerExec {
+	if k := m.cover.Cover(name); k != nil && k.PerExec {
 		return k.Target
 	}
 	return ""
@@ -118,7 +118,7 @@ func (m *maker) freshAround(name string) string {
 
 // coverDir covers a directory by one that also has what is missing.
 func (m *maker) coverDir(dir string, missing []point) error {
-	around := m.cover.Mount(dir)
+	around := m.cover.Cover(dir)
 	fresh := around != nil && around.PerExec
 	f, err := m.open(dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NONBLOCK)
 	if err != nil {

@@ -50,13 +50,13 @@ type Shown struct {
 type maker struct {
 	Sandbox
 	x     *spec.Extra
-	cover *spec.Cover
+	cover rootfs.ByTarget
 	out   *Shown
 }
 
 // Show opens what the exec is to see. The caller closes it when the exec has been started.
 func (sb Sandbox) Show(x *spec.Extra) (_ *Shown, err error) {
-	m := &maker{sb, x, spec.CoverOf(x.After), &Shown{Warnings: x.Warnings}}
+	m := &maker{sb, x, x.After.ByTarget(), &Shown{Warnings: x.Warnings}}
 	defer func() {
 		if err != nil {
 			m.out.Close()
@@ -136,7 +136,7 @@ func (m *maker) checkShown(k rootfs.Mount, tree *os.File) error {
 
 // hidden says whether a mask lies on a path or above it.
 func (m *maker) hidden(target string) bool {
-	k := m.cover.Mount(target)
+	k := m.cover.Cover(target)
 	return k != nil && k.Kind == rootfs.MountMask
 }
 

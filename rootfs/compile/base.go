@@ -75,7 +75,7 @@ func (c *compiler) addBase() error {
 // What does not exist is left out.
 func (c *compiler) showBase(host string, shown []string) {
 	t, err := hostfs.Follow(c.tree, host)
-	if _, redirected := c.hands.First(t.Links); err != nil || redirected {
+	if _, redirected := c.writables.First(t.Links); err != nil || redirected {
 		return
 	}
 	if text, ok := hostfs.HostLink(c.tree, host); ok && linkStays(host, text, t.Real, shown) {
@@ -147,7 +147,7 @@ func (c *compiler) addHost(b rootfs.Base) error {
 	if c.User.Privileged {
 		for _, p := range rootOnly {
 			t, err := hostfs.Follow(c.tree, p)
-			if _, redirected := c.hands.First(t.Links); err == nil && !redirected {
+			if _, redirected := c.writables.First(t.Links); err == nil && !redirected {
 				c.hide(t.Real, classGuard)
 				c.hidden = append(c.hidden, rootfs.LeftOut{Path: t.Real, Why: "root alone may read it"})
 			}

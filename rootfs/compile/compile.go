@@ -41,10 +41,10 @@ func Compile(r Request) (*rootfs.View, error) {
 	return v, nil
 }
 
-// view writes the scene down.
+// view lists what the index has.
 func (c *compiler) view() *rootfs.View {
-	v := &rootfs.View{Skipped: pathname.SortedUnique(c.skipped), Absent: c.absent, Masked: c.present, Hidden: c.hidden, Mounts: []rootfs.Mount{}, Entries: []rootfs.Entry{}, Writable: c.writable}
-	for target, m := range c.scene.Mounts {
+	v := &rootfs.View{Skipped: pathname.SortedUnique(c.skipped), Absent: c.absent, Masked: c.present, Hidden: c.hidden, Mounts: []rootfs.Mount{}, Entries: []rootfs.Entry{}, Writable: c.writableSources}
+	for target, m := range c.index.Mounts {
 		out := *m
 		out.Target = target
 		v.Mounts = append(v.Mounts, out)
@@ -57,10 +57,10 @@ func (c *compiler) view() *rootfs.View {
 			cmp.Compare(a.Target, b.Target),
 		)
 	})
-	for _, p := range slices.Sorted(maps.Keys(c.scene.Entries)) {
+	for _, p := range slices.Sorted(maps.Keys(c.index.Entries)) {
 		// What a mount covers nobody sees.
-		if p != "/" && c.scene.Cover(pathname.Parent(p)) == nil {
-			v.Entries = append(v.Entries, c.scene.Entries[p])
+		if p != "/" && c.index.Cover(pathname.Parent(p)) == nil {
+			v.Entries = append(v.Entries, c.index.Entries[p])
 		}
 	}
 	return v
@@ -76,7 +76,7 @@ func (c *compiler) setWorkdir(v *rootfs.View) error {
 	if err := checkPath(g); err != nil {
 		return err
 	}
-	spot, err := c.scene.Walk(g.Path)
+	spot, err := c.index.Walk(g.Path)
 	// A path such as /proc/self/fd/9 would be whatever the launcher happened to have open (CVE-2024-21626).
 	if k := pathname.KernelPlace(g.Path, spot.Path); k != "" {
 		return rootfs.Invalid("choose a directory of a grant or the workspace", "%s %q lies in %s", g.From, g.Path, k)

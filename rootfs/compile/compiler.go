@@ -11,11 +11,11 @@ import (
 // compiler is the state of one Compile.
 type compiler struct {
 	Request
-	tree        *hostfs.Memo
-	mountPoints []string
-	places      *hostfs.Locations
-	writable    []string // Policy.WritableSources
-	hands       *rootfs.Writables
+	tree            *hostfs.Memo
+	mountPoints     []string
+	locations       *hostfs.Locations
+	writableSources []string // Policy.WritableSources
+	writables       *rootfs.Writables
 
 	entries map[string]rootfs.Entry   // links and directories of the root that are there before any mount
 	items   []item                    // what is to be mounted
@@ -26,14 +26,14 @@ type compiler struct {
 	grants  []grant                   // what the policy shows of the host, for secrets and hard links
 	skipped []string
 
-	scene   *rootfs.Index
-	classes map[string]class // of the scene's mounts, by target
+	index   *rootfs.Index
+	classes map[string]class // of the index's mounts, by target
 
-	denied  map[string]string // host paths that are hidden → the rule that says so
-	absent  []rootfs.Denied
-	present []rootfs.Denied   // what masks hide
-	hidden  []rootfs.LeftOut  // what base "host" leaves out
-	held    map[string]string // links on the way of a deny that a program could replace → the rule
+	denied      map[string]string // host paths that are hidden → the rule that says so
+	absent      []rootfs.Denied
+	present     []rootfs.Denied   // what masks hide
+	hidden      []rootfs.LeftOut  // what base "host" leaves out
+	replaceable map[string]string // links on the way of a deny that a program could replace → the rule
 }
 
 // class orders what is asked for at one place: the higher wins.
@@ -72,24 +72,24 @@ type grant struct {
 
 func newCompiler(r Request) *compiler {
 	c := &compiler{
-		Request: r,
-		tree:    hostfs.NewMemo(r.Tree),
-		entries: map[string]rootfs.Entry{},
-		bases:   map[string]bool{},
-		small:   map[string][]rootfs.Entry{},
-		links:   map[string]string{},
-		denied:  map[string]string{},
-		held:    map[string]string{},
+		Request:     r,
+		tree:        hostfs.NewMemo(r.Tree),
+		entries:     map[string]rootfs.Entry{},
+		bases:       map[string]bool{},
+		small:       map[string][]rootfs.Entry{},
+		links:       map[string]string{},
+		denied:      map[string]string{},
+		replaceable: map[string]string{},
 	}
 	mounts := r.Tree.Mounts()
 	for _, m := range mounts {
 		c.mountPoints = append(c.mountPoints, m.Target)
 	}
 	c.mountPoints = pathname.SortedUnique(c.mountPoints)
-	c.places = hostfs.NewLocations(c.tree, mounts)
-	c.writable = r.Policy.WritableSources(c.tree)
-	c.hands = rootfs.NewWritables(c.tree, c.places, c.writable)
-	c.scene = rootfs.NewIndex(c.tree)
+	c.locations = hostfs.NewLocations(c.tree, mounts)
+	c.writableSources = r.Policy.WritableSources(c.tree)
+	c.writables = rootfs.NewWritables(c.tree, c.locations, c.writableSources)
+	c.index = rootfs.NewIndex(c.tree)
 	for _, dir := range []string{"/", "/proc", "/dev", "/sys"} {
 		c.addEntry(rootfs.Entry{Path: dir, Kind: rootfs.EntryDir, Mode: 0o755})
 	}
@@ -123,7 +123,7 @@ func (c *compiler) askedWorkdir() string {
 
 // startDir is where the working directory is inside.
 func (c *compiler) startDir() string {
-	spot, _ := c.scene.Walk(c.askedWorkdir()) // setWorkdir says what is wrong with it
+	spot, _ := c.index.Walk(c.askedWorkdir()) // setWorkdir says what is wrong with it
 	return spot.Path
 }
 

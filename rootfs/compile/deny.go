@@ -30,9 +30,9 @@ type denier struct {
 func (c *compiler) addDenies() error {
 	d := &denier{
 		compiler: c, hosts: c.denied, missing: map[string]string{}, names: map[string]string{}, masks: map[string]*rootfs.Mount{}, empty: map[string]bool{},
-		shown: c.scene.HostNames(), sources: map[string]bool{}, workdir: c.startDir(),
+		shown: c.index.HostNames(), sources: map[string]bool{}, workdir: c.startDir(),
 	}
-	for _, m := range c.scene.Mounts {
+	for _, m := range c.index.Mounts {
 		for up := m.Source; up != "" && !d.sources[up]; up = pathname.Parent(up) {
 			d.sources[up] = true
 		}
@@ -58,7 +58,7 @@ func (c *compiler) addDenies() error {
 		d.rule(c.denied, host, from) // so that a deny covers a secret that does not exist yet
 	}
 	c.present = slices.DeleteFunc(c.present, func(p rootfs.Denied) bool {
-		m := c.scene.Mounts[p.Inside]
+		m := c.index.Mounts[p.Inside]
 		return m == nil || m.Kind != rootfs.MountMask // it lies below another mask
 	})
 	byInside(c.absent)
@@ -77,7 +77,7 @@ func (d *denier) add(g rootfs.Grant) error {
 	}
 	t, err := hostfs.Follow(d.tree, g.Path)
 	names := []string{g.Path, t.Real}
-	switch _, redirects := d.hands.First(t.Links); {
+	switch _, redirects := d.writables.First(t.Links); {
 	case redirects:
 		d.addLinks(t.Links, g)
 		d.addTarget(t.Real, err, g)
@@ -101,9 +101,9 @@ func (d *denier) add(g rootfs.Grant) error {
 }
 
 func (d *denier) addInside(g rootfs.Grant, inside string) error {
-	spot, links, err := d.scene.Trace(inside)
-	links = d.scene.OnHost(links)
-	_, redirects := d.hands.First(links)
+	spot, links, err := d.index.Trace(inside)
+	links = d.index.OnHost(links)
+	_, redirects := d.writables.First(links)
 	if redirects {
 		d.addLinks(links, g)
 	}
@@ -128,11 +128,11 @@ func (d *denier) addInside(g rootfs.Grant, inside string) error {
 func (d *denier) addLinks(links []pathname.Link, g rootfs.Grant) {
 	for _, l := range links {
 		switch {
-		case !d.hands.Hold(l.At):
+		case !d.writables.MayReplace(l.At):
 		case l.Last:
 			d.rule(d.hosts, l.At, g.From)
 		default:
-			d.rule(d.held, l.At, g.From)
+			d.rule(d.replaceable, l.At, g.From)
 		}
 	}
 }
@@ -152,12 +152,12 @@ func (d *denier) addTarget(host string, err error, g rootfs.Grant) {
 
 // needed reports whether a host path is shown other than as a part of one grant.
 func (d *denier) needed(host string) bool {
-	for _, name := range append(d.places.Parts(host), host) {
+	for _, name := range append(d.locations.Parts(host), host) {
 		if d.sources[name] {
 			return true
 		}
 		for inside, m := range d.shown(name) {
-			if d.classes[m.Target] < classRead || d.scene.Mounts[inside] != nil || d.scene.Above[inside] || pathname.Within(d.workdir, inside) {
+			if d.classes[m.Target] < classRead || d.index.Mounts[inside] != nil || d.index.Above[inside] || pathname.Within(d.workdir, inside) {
 				return true
 			}
 		}
@@ -175,9 +175,9 @@ func (d *denier) note(host, from string, err error) {
 
 // addOthers adds what other mounts of the host show of what is denied.
 func (d *denier) addOthers() {
-	for _, rules := range []map[string]string{d.hosts, d.missing, d.held} {
+	for _, rules := range []map[string]string{d.hosts, d.missing, d.replaceable} {
 		for _, host := range slices.Collect(maps.Keys(rules)) {
-			for _, other := range d.places.Parts(host) {
+			for _, other := range d.locations.Parts(host) {
 				d.rule(rules, other, rules[host])
 			}
 		}
@@ -235,7 +235,7 @@ func (d *denier) findMasks() {
 			d.present = append(d.present, rootfs.Denied{Inside: inside, Host: host, Grant: m.Source, Writable: m.Writable, Empty: d.empty[from], From: from})
 		}
 	}
-	for _, m := range d.scene.Mounts {
+	for _, m := range d.index.Mounts {
 		if m.Source != "" {
 			d.maskBelow(d.hosts, m.Source, m)
 		}
@@ -297,19 +297,19 @@ func (d *denier) addMask(target, from string, mode fs.FileMode) {
 
 // mount replaces what is masked, drops all that lies below, and keeps the rest.
 func (d *denier) mount() {
-	old, classes := d.scene, d.classes
-	d.scene = rootfs.NewIndex(d.tree)
-	d.scene.Entries = old.Entries
+	old, classes := d.index, d.classes
+	d.index = rootfs.NewIndex(d.tree)
+	d.index.Entries = old.Entries
 	d.classes = map[string]class{}
 	for target, m := range old.Mounts {
 		if !d.masked(target) {
-			d.scene.Add(m)
+			d.index.Add(m)
 			d.classes[target] = classes[target]
 		}
 	}
 	for target, m := range d.masks {
 		if !d.masked(pathname.Parent(target)) {
-			d.scene.Add(m)
+			d.index.Add(m)
 			d.classes[target] = classDeny
 		}
 	}
@@ -326,7 +326,7 @@ func (d *denier) masked(p string) bool {
 
 // findAbsent lists the denied paths that do not exist but would be seen if they did.
 func (d *denier) findAbsent() {
-	names := d.scene.HostNames()
+	names := d.index.HostNames()
 	for host, from := range d.missing {
 		for inside, m := range names(host) {
 			d.absent = append(d.absent, rootfs.Denied{Inside: inside, Host: host, Grant: m.Source, Writable: m.Writable, Empty: d.empty[from], From: from})

@@ -8,11 +8,11 @@ func (c *compiler) addEmpty() error {
 	dirs := map[string]string{}
 	for _, g := range sortedGrants(c.Policy.Empty) {
 		note(dirs, g.Path, g.From)
-		for _, other := range c.places.Parts(g.Path) {
+		for _, other := range c.locations.Parts(g.Path) {
 			note(dirs, other, g.From)
 		}
 	}
-	names := c.scene.HostNames()
+	names := c.index.HostNames()
 	list := map[string]rootfs.Mount{}
 	for host, from := range dirs {
 		if info, err := c.tree.Lstat(host); err != nil || !info.Mode.IsDir() {
@@ -25,10 +25,10 @@ func (c *compiler) addEmpty() error {
 		}
 	}
 	for target, m := range list {
-		if shown := c.scene.Mounts[target]; shown != nil && c.classes[target] >= classRead {
+		if shown := c.index.Mounts[target]; shown != nil && c.classes[target] >= classRead {
 			continue // the policy names this very directory
 		}
-		c.scene.Add(&m)
+		c.index.Add(&m)
 		c.classes[target] = classHide
 	}
 	return nil

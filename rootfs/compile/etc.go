@@ -105,24 +105,24 @@ func (c *compiler) generated() []generated {
 // that a bind shows. A file that the policy grants by name stays.
 func (c *compiler) addGenerated() error {
 	for _, g := range c.generated() {
-		spot, links, err := c.scene.Trace("/etc/" + g.name)
-		if _, redirects := c.hands.First(c.scene.OnHost(links)); redirects {
+		spot, links, err := c.index.Trace("/etc/" + g.name)
+		if _, redirects := c.writables.First(c.index.OnHost(links)); redirects {
 			continue // a program chose the place
 		}
 		if spot.Path == "" || pathname.KernelPlace(spot.Path) != "" || err == nil && spot.Dir {
 			continue
 		}
 		if spot.Kind == rootfs.PlaceRoot {
-			c.scene.MakeDirs(pathname.Parent(spot.Path))
-			c.scene.Entries[spot.Path] = g.entry(spot.Path)
+			c.index.MakeDirs(pathname.Parent(spot.Path))
+			c.index.Entries[spot.Path] = g.entry(spot.Path)
 			continue
 		}
-		byName := c.scene.Mounts[spot.Path] != nil && c.classes[spot.Path] >= classRead
+		byName := c.index.Mounts[spot.Path] != nil && c.classes[spot.Path] >= classRead
 		missing := err != nil && spot.Kind != rootfs.PlaceTmpfs
 		if g.ownOnly || byName || missing {
 			continue
 		}
-		c.scene.Add(&rootfs.Mount{Kind: rootfs.MountBind, Target: spot.Path, Content: g.content, From: rootfs.FromDefault})
+		c.index.Add(&rootfs.Mount{Kind: rootfs.MountBind, Target: spot.Path, Content: g.content, From: rootfs.FromDefault})
 		c.classes[spot.Path] = classDefault
 	}
 	return nil

@@ -58,7 +58,7 @@ func FuzzPathRules(f *testing.F) {
 		}
 		for _, g := range p.Secrets { // where a program's link leads is no secret for that
 			tr, _ := hostfs.Follow(tree, g.Path)
-			if _, redirects := newCompiler(request(tree, p)).hands.First(tr.Links); !redirects {
+			if _, redirects := newCompiler(request(tree, p)).writables.First(tr.Links); !redirects {
 				denied = append(denied, g.Path)
 			}
 		}

@@ -22,14 +22,14 @@ func (c *compiler) addGuards() error {
 	}
 	c.eachHardLink(linked, func(host, from string) { note(guards, host, from) })
 	for target, m := range c.guardMounts(guards) {
-		c.scene.Add(&m)
+		c.index.Add(&m)
 		c.classes[target] = classDeny
 	}
 	return nil
 }
 
 func (c *compiler) guardMounts(guards map[string]string) map[string]rootfs.Mount {
-	names := c.scene.HostNames()
+	names := c.index.HostNames()
 	mounts := map[string]rootfs.Mount{}
 	for host, from := range guards {
 		info, err := c.tree.Lstat(host)

@@ -12,7 +12,7 @@ func (c *compiler) eachHardLink(wanted map[hostfs.Inode]string, found func(host,
 		return
 	}
 	w := &hostfs.HardLinks{Tree: c.tree.Tree, Skip: map[string]bool{}, Wanted: wanted, Found: found} // the tree without a memory, because a walk may be long
-	shown := c.scene.HostNames()
+	shown := c.index.HostNames()
 	for _, mp := range c.mountPoints {
 		w.Skip[mp] = true // a file system that is not shown is not looked at: a dead network mount would hang
 		for range shown(mp) {
@@ -20,7 +20,7 @@ func (c *compiler) eachHardLink(wanted map[hostfs.Inode]string, found func(host,
 		}
 	}
 	var roots []string
-	for _, m := range c.scene.Mounts {
+	for _, m := range c.index.Mounts {
 		if m.Source != "" && !m.Pin {
 			roots = append(roots, m.Source)
 		}

@@ -26,21 +26,21 @@ type pinner struct {
 // policy would show under the old name something else than the policy means, and under the new name what it hides. The cost
 // is one mount for each directory between a writable grant and what is mounted in it.
 func (c *compiler) addPins() error {
-	p := &pinner{c, c.scene.HostNames(), map[string]bool{}, map[string]*rootfs.Mount{}}
-	for _, target := range slices.Sorted(maps.Keys(c.scene.Mounts)) {
-		m := c.scene.Mounts[target]
+	p := &pinner{c, c.index.HostNames(), map[string]bool{}, map[string]*rootfs.Mount{}}
+	for _, target := range slices.Sorted(maps.Keys(c.index.Mounts)) {
+		m := c.index.Mounts[target]
 		if m.Source != "" {
 			p.path(m.Source, m.From)
 		}
-		if up := c.scene.Cover(pathname.Parent(target)); up != nil && up.Source != "" {
+		if up := c.index.Cover(pathname.Parent(target)); up != nil && up.Source != "" {
 			p.path(pathname.Rebase(pathname.Parent(target), up.Target, up.Source), m.From)
 		}
 	}
-	for _, host := range slices.Sorted(maps.Keys(c.held)) {
-		p.path(host, c.held[host])
+	for _, host := range slices.Sorted(maps.Keys(c.replaceable)) {
+		p.path(host, c.replaceable[host])
 	}
 	for target, m := range p.pins {
-		c.scene.Add(m)
+		c.index.Add(m)
 		c.classes[target] = classWrite
 	}
 	return nil
@@ -53,7 +53,7 @@ func (p *pinner) path(host, from string) {
 			return
 		}
 		p.done[up] = true
-		for _, name := range append(p.places.Others(up), up) {
+		for _, name := range append(p.locations.Others(up), up) {
 			p.pin(name, from)
 		}
 	}
@@ -62,7 +62,7 @@ func (p *pinner) path(host, from string) {
 // pin mounts a host path on itself at one place at which the program may write: that it is a mount point there holds under
 // all its names.
 func (p *pinner) pin(host, from string) {
-	if _, ok := p.places.Visible[host]; ok {
+	if _, ok := p.locations.Visible[host]; ok {
 		return // binds take the host's own mounts along
 	}
 	at, writable := "", false

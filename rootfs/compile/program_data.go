@@ -14,7 +14,7 @@ import (
 func (c *compiler) addProgramData() {
 	for _, d := range survey.Data(c.Tree) {
 		switch {
-		case c.bases[d.Path] || c.wanted(d.Path) || c.hands.Hold(d.Path):
+		case c.bases[d.Path] || c.wanted(d.Path) || c.writables.MayReplace(d.Path):
 		case d.Dir && len(d.Copy) == 1: // it is empty
 			c.addEntry(d.Copy[0])
 		default:
@@ -31,7 +31,7 @@ func (c *compiler) copyTrees(v *rootfs.View) {
 	var copies []rootfs.Entry
 	v.Mounts = slices.DeleteFunc(v.Mounts, func(m rootfs.Mount) bool {
 		list, ok := c.small[m.Target]
-		if !ok || m.Kind != rootfs.MountBind || m.Source != m.Target || c.classes[m.Target] != classBase || c.scene.Above[m.Target] {
+		if !ok || m.Kind != rootfs.MountBind || m.Source != m.Target || c.classes[m.Target] != classBase || c.index.Above[m.Target] {
 			return false
 		}
 		copies = append(copies, list...)

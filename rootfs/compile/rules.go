@@ -141,7 +141,7 @@ func (c *compiler) source(g rootfs.Grant, maySkip bool) (t hostfs.Trail, ok bool
 		return t, false, err
 	}
 	t, err = hostfs.Follow(c.tree, g.Path)
-	if l, ok := c.hands.First(t.Links); ok {
+	if l, ok := c.writables.First(t.Links); ok {
 		return t, false, rootfs.Redirected(g.From, g.Path, l, t.Real)
 	}
 	if k := pathname.KernelPlace(t.Touches(g.Path)...); k != "" {

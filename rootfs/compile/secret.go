@@ -45,11 +45,11 @@ func (c *compiler) secrets(shown map[string]grant) (secrets, linked map[string]r
 			return nil, nil, err
 		}
 		t, missing := hostfs.Follow(c.tree, s.Path)
-		l, redirects := c.hands.First(t.Links)
+		l, redirects := c.writables.First(t.Links)
 		if redirects {
 			t.Real = l.At // what a program may have made says nothing of where the secret is
 		}
-		names := append([]string{t.Real}, c.places.Parts(t.Real)...)
+		names := append([]string{t.Real}, c.locations.Parts(t.Real)...)
 		for _, name := range slices.DeleteFunc(names, c.isDenied) {
 			if g, how, ok := holder(shown, t.Real, name); ok {
 				return nil, nil, secretError(g, s, how)
@@ -103,13 +103,13 @@ func (c *compiler) checkSecretLinks(linked map[string]rootfs.Grant, shown map[st
 // checkBaseSecrets looks for secrets that the base shows.
 func (c *compiler) checkBaseSecrets(secrets map[string]rootfs.Grant) error {
 	var seen []string
-	names := c.scene.HostNames()
+	names := c.index.HostNames()
 	for real := range secrets {
 		for range names(real) {
 			seen = append(seen, real)
 		}
 	}
-	for _, m := range c.scene.Mounts {
+	for _, m := range c.index.Mounts {
 		for up := range pathname.Ups(m.Source) {
 			if _, ok := secrets[up]; ok && m.Source != "" {
 				seen = append(seen, up)

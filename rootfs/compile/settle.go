@@ -31,7 +31,7 @@ func (c *compiler) settle() error {
 		if err := c.order(); err != nil {
 			return err
 		}
-		moved, err := c.place()
+		moved, err := c.mountAll()
 		if !moved {
 			return err
 		}
@@ -84,14 +84,14 @@ func (c *compiler) order() error {
 	return nil
 }
 
-// place mounts the items, in order, in a new scene. It reports whether a target moved; then an error may be only due to
+// mountAll mounts the items, in order, in a new index. It reports whether a target moved; then an error may be only due to
 // the order, and counts for nothing.
-func (c *compiler) place() (moved bool, err error) {
-	c.scene, c.classes = rootfs.NewIndex(c.tree), map[string]class{}
-	maps.Copy(c.scene.Entries, c.entries)
+func (c *compiler) mountAll() (moved bool, err error) {
+	c.index, c.classes = rootfs.NewIndex(c.tree), map[string]class{}
+	maps.Copy(c.index.Entries, c.entries)
 	for i := range c.items {
 		it := &c.items[i]
-		spot, links, walkErr := c.scene.Trace(it.Target)
+		spot, links, walkErr := c.index.Trace(it.Target)
 		if it.class == classBase && c.replaced(it, spot) && !errors.Is(walkErr, pathname.ErrLoop) {
 			continue
 		}
@@ -115,7 +115,7 @@ func (c *compiler) targetIsLost(it *item, links []pathname.Link, spot rootfs.Pla
 	if errors.Is(walkErr, pathname.ErrLoop) {
 		return true, rootfs.Invalid("", "%s %q goes in circles through symbolic links", it.From, it.asked)
 	}
-	l, redirects := c.hands.First(c.scene.OnHost(links))
+	l, redirects := c.writables.First(c.index.OnHost(links))
 	if !redirects || it.class < classRead {
 		return redirects, nil
 	}
@@ -156,7 +156,7 @@ func (c *compiler) put(it *item, spot rootfs.Place, walkErr error) error {
 	}
 	if keep && err == nil {
 		m := it.Mount
-		c.scene.Add(&m)
+		c.index.Add(&m)
 		c.classes[m.Target] = it.class
 	}
 	return err
@@ -170,11 +170,11 @@ func (c *compiler) putRoot(it *item, spot rootfs.Place, walkErr error) (bool, er
 		return c.wrongType(it, "the sandbox's own root")
 	}
 	if it.Dir {
-		c.scene.MakeDirs(it.Target)
+		c.index.MakeDirs(it.Target)
 		return true, nil
 	}
-	c.scene.MakeDirs(pathname.Parent(it.Target))
-	c.scene.Entries[it.Target] = rootfs.Entry{Path: it.Target, Kind: rootfs.EntryFile, Mode: 0o644}
+	c.index.MakeDirs(pathname.Parent(it.Target))
+	c.index.Entries[it.Target] = rootfs.Entry{Path: it.Target, Kind: rootfs.EntryFile, Mode: 0o644}
 	return true, nil
 }
 
@@ -257,24 +257,24 @@ func (c *compiler) addNames() error {
 }
 
 func (c *compiler) addName(n name) {
-	real, err := c.scene.Walk(n.real)
+	real, err := c.index.Walk(n.real)
 	if err != nil || real.Host != n.real {
 		return // something else was asked for at that place, and won
 	}
-	spot, links, err := c.scene.Trace(n.written)
-	if _, redirects := c.hands.First(c.scene.OnHost(links)); redirects {
+	spot, links, err := c.index.Trace(n.written)
+	if _, redirects := c.writables.First(c.index.OnHost(links)); redirects {
 		return
 	}
 	there := spot.Host == n.real && spot.Writable == real.Writable
-	if errors.Is(err, pathname.ErrLoop) || there || c.scene.Mounts[spot.Path] != nil {
+	if errors.Is(err, pathname.ErrLoop) || there || c.index.Mounts[spot.Path] != nil {
 		return // the name leads there, or to something else that the policy put there
 	}
 	m := rootfs.Mount{Kind: rootfs.MountBind, Source: n.real, Target: spot.Path, Writable: real.Writable, Dir: n.dir, From: n.from}
 	c.items = append(c.items, item{Mount: m, class: classRead, asked: n.written})
-	if !c.scene.Above[real.Path] {
+	if !c.index.Above[real.Path] {
 		return
 	}
-	for target, nested := range c.scene.Mounts {
+	for target, nested := range c.index.Mounts {
 		if pathname.Below(target, real.Path) {
 			again := *nested
 			again.Target = pathname.Rebase(target, real.Path, spot.Path)

@@ -1,7 +1,7 @@
 // Package explain says of paths inside, and of programs, why they are there or are not, and which rule of the policy decides. It
 // resolves a path step by step, as the kernel does, and asks the compiled View, the policy and the host; View has no field for it.
 //
-// It imports of ours rootfs, compile (for the base's tables), elf, hostfs, pathname and survey.
+// It imports of ours rootfs, compile (for the base's tables), elf, hostfs, pathname, survey and units.
 package explain
 
 import (

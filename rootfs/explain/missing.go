@@ -35,19 +35,6 @@ func tomlString(s string) string {
 	return b.String()
 }
 
-// bytesText writes a number of bytes as a policy would.
-func bytesText(n int64) string {
-	for _, u := range []struct {
-		size int64
-		unit string
-	}{{1 << 40, "T"}, {1 << 30, "G"}, {1 << 20, "M"}, {1 << 10, "K"}} {
-		if n >= u.size && n%u.size == 0 {
-			return strconv.FormatInt(n/u.size, 10) + u.unit
-		}
-	}
-	return strconv.FormatInt(n, 10) + " bytes"
-}
-
 // whyMissing finds the most particular reason for which nothing is there.
 func (x *Explainer) whyMissing(e *Explanation) {
 	if errors.Is(e.stop.err, errNotDir) {

@@ -11,6 +11,7 @@ import (
 	"github.com/sandboxrun/sandboxrun/rootfs/compile"
 	"github.com/sandboxrun/sandboxrun/rootfs/hostfs"
 	"github.com/sandboxrun/sandboxrun/rootfs/pathname"
+	"github.com/sandboxrun/sandboxrun/units"
 )
 
 // Keys of the policy that rules stand under.
@@ -173,7 +174,7 @@ func (x *Explainer) whyInside(e *Explanation) {
 			e.sayLeftOut(m, r)
 			break
 		}
-		e.say("%s of memory at %s: %s", bytesText(m.Size), pathname.Printable(m.Target), r)
+		e.say("%s of memory at %s: %s", units.Size(m.Size), pathname.Printable(m.Target), r)
 		if e.Real != m.Target {
 			e.say("it was made there as the way to what is mounted below it")
 		}
@@ -232,7 +233,7 @@ func (x *Explainer) sayMore(e *Explanation, m *rootfs.Mount) {
 		e.say("it has an access control list, which may let the program do more or less than is said here")
 	}
 	if e.Type == "socket" {
-		e.say("it is a socket, and so a door to who listens there")
+		e.say("it is a socket, so the program can talk to the process that listens there")
 	}
 }
 

@@ -20,6 +20,14 @@ func (l Location) Within(dir Location) bool {
 	return l.Dev == dir.Dev && pathname.Within(l.Path, dir.Path)
 }
 
+// Locate is the place of a path that lies in the mount. It is false if the path does not.
+func (m Mount) Locate(p string) (Location, bool) {
+	if !pathname.Within(p, m.Target) {
+		return Location{}, false
+	}
+	return Location{m.Dev, pathname.Rebase(p, m.Target, m.Path)}, true
+}
+
 // Locations translates host paths to places and back. One file system may be mounted several times, and a bind mount shows a
 // part of one under another name; the names of a file differ, its place does not.
 type Locations struct {
@@ -77,8 +85,8 @@ func (p *Locations) Mount(host string) Mount {
 
 // Of is the place of a host path without links.
 func (p *Locations) Of(host string) Location {
-	m := p.Mount(host)
-	return Location{m.Dev, pathname.Rebase(host, m.Target, m.Path)}
+	l, _ := p.Mount(host).Locate(host)
+	return l
 }
 
 // Others lists the further host paths of what is at a host path.

@@ -1,13 +1,14 @@
 package hostfs
 
 import (
-	"errors"
-	"maps"
 	"os"
 	"slices"
 	"sync"
 	"syscall"
 	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
 )
 
 // Trace remembers what the tree of the host was asked and what it answered, so that the same can be asked again: what was decided from the
@@ -15,7 +16,7 @@ import (
 type Trace struct {
 	mu     sync.Mutex
 	facts  map[question]fact
-	list   []question // the same, when all has been asked
+	list   []answered // the same, when all has been asked
 	mounts string     // of the host
 	silent bool       // something was asked of a file system that may not answer
 	newest time.Time  // when the youngest of all that was read had changed
@@ -24,6 +25,12 @@ type Trace struct {
 type question struct {
 	how  asked
 	path string
+}
+
+type answered struct {
+	how  asked
+	path []byte // with a zero byte at its end
+	fact fact
 }
 
 // asked is what of a path was looked at.
@@ -44,7 +51,7 @@ type fact struct {
 	mode, uid, gid uint32
 	nlink          uint64 // of what is no directory
 	size           int64  // of what was read
-	mtime, ctime   syscall.Timespec
+	mtime, ctime   unix.Timespec
 	text           string
 }
 
@@ -53,42 +60,37 @@ const ownMountinfo = "/proc/thread-self/mountinfo"
 // grain is what two changes of a file may lie apart and still have one time.
 const grain = 20 * time.Millisecond
 
-func look(q question) fact {
-	var st syscall.Stat_t
-	var err error
-	switch q.how {
-	case askedLink:
-		var buf [syscall.PathMax]byte
-		n, err := syscall.Readlink(q.path, buf[:])
-		if err != nil {
-			return failedFact(err)
+// look asks a question. The path ends with a zero byte: a thousand questions are asked of a caller who waits, and to copy each path takes as
+// long as the answer.
+func look(how asked, path []byte) fact {
+	at := unix.AT_FDCWD
+	if how == askedLink {
+		var buf [unix.PathMax]byte
+		n, _, errno := unix.Syscall6(unix.SYS_READLINKAT, uintptr(at), uintptr(unsafe.Pointer(&path[0])), uintptr(unsafe.Pointer(&buf[0])), uintptr(len(buf)), 0, 0)
+		if errno != 0 {
+			return fact{errno: errno}
 		}
 		return fact{text: string(buf[:n])}
-	case askedBehind:
-		err = syscall.Stat(q.path, &st)
-	default:
-		err = syscall.Lstat(q.path, &st)
 	}
-	if err != nil {
-		return failedFact(err)
+	var st unix.Stat_t
+	flags := uintptr(unix.AT_SYMLINK_NOFOLLOW)
+	if how == askedBehind {
+		flags = 0
+	}
+	if _, _, errno := unix.Syscall6(unix.SYS_NEWFSTATAT, uintptr(at), uintptr(unsafe.Pointer(&path[0])), uintptr(unsafe.Pointer(&st)), flags, 0, 0); errno != 0 {
+		return fact{errno: errno}
 	}
 	f := fact{dev: st.Dev, ino: st.Ino, mode: st.Mode, uid: st.Uid, gid: st.Gid}
-	if st.Mode&syscall.S_IFMT != syscall.S_IFDIR {
+	if st.Mode&unix.S_IFMT != unix.S_IFDIR {
 		f.nlink = uint64(st.Nlink) // 32 bits wide on arm64
 	}
 	switch {
-	case q.how == askedContent || q.how == askedBehind:
+	case how == askedContent || how == askedBehind:
 		f.size, f.mtime, f.ctime = st.Size, st.Mtim, st.Ctim
-	case q.how == askedEntry && f.nlink > 0:
+	case how == askedEntry && f.nlink > 0:
 		f.size = st.Size
 	}
 	return f
-}
-
-func failedFact(err error) fact {
-	errno := syscall.EIO
-	errors.As(err, &errno)
-	return fact{errno: errno}
 }
 
 // note remembers what is at a path. It is called before what it is needed for is read: a change between the two is then a change.
@@ -97,7 +99,7 @@ func (t *Trace) note(how asked, path string) {
 		return
 	}
 	q := question{how, path}
-	f := look(q)
+	f := look(how, append([]byte(path), 0))
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if _, known := t.facts[q]; known {
@@ -125,17 +127,12 @@ func (t *Trace) Same() bool {
 		return false
 	}
 	if len(t.list) != len(t.facts) {
-		t.list = slices.Collect(maps.Keys(t.facts))
+		t.list = t.list[:0]
+		for q, f := range t.facts {
+			t.list = append(t.list, answered{q.how, append([]byte(q.path), 0), f})
+		}
 	}
-	half := len(t.list) / 2
-	first := make(chan bool, 1)
-	go func() { first <- t.same(t.list[:half]) }()
-	second := t.same(t.list[half:])
-	return <-first && second
-}
-
-func (t *Trace) same(list []question) bool {
-	return !slices.ContainsFunc(list, func(q question) bool { return look(q) != t.facts[q] })
+	return !slices.ContainsFunc(t.list, func(a answered) bool { return look(a.how, a.path) != a.fact })
 }
 
 // Follow also remembers where a path leads, with every link on the way.

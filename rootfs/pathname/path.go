@@ -29,6 +29,17 @@ func Below(p, dir string) bool {
 	return len(p) > len(dir) && p[len(dir)] == '/' && p[:len(dir)] == dir
 }
 
+// Rest is the part of p below dir, "." for dir itself. It is false if p is not within dir.
+func Rest(p, dir string) (string, bool) {
+	switch {
+	case p == dir:
+		return ".", true
+	case Below(p, dir):
+		return strings.TrimPrefix(p[len(dir):], "/"), true
+	}
+	return "", false
+}
+
 // Rebase gives p, which is within from, its place below to.
 func Rebase(p, from, to string) string {
 	if p == from {

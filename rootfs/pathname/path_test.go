@@ -59,3 +59,22 @@ func TestUps(t *testing.T) {
 		}
 	}
 }
+
+func TestRest(t *testing.T) {
+	for _, c := range []struct {
+		p, dir, rest string
+		ok           bool
+	}{
+		{"/a", "/a", ".", true},
+		{"/", "/", ".", true},
+		{"/a/b", "/", "a/b", true},
+		{"/a/b/c", "/a", "b/c", true},
+		{"/ab", "/a", "", false},
+		{"/", "/a", "", false},
+		{"", "/a", "", false},
+	} {
+		if rest, ok := pathname.Rest(c.p, c.dir); rest != c.rest || ok != c.ok {
+			t.Errorf("Rest(%q, %q) = %q, %v", c.p, c.dir, rest, ok)
+		}
+	}
+}

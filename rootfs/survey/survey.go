@@ -2,7 +2,7 @@
 // elsewhere: settings in /etc, and indexes that are built at installation in /var/lib and /var/cache. A directory there is shown if it
 // belongs to an installed program, is not the state of a service, and if everything in it is data that every user of the host may read.
 //
-// It imports of ours rootfs (for what it copies), hostfs and pathname.
+// It imports of ours rootfs (for what it copies), hostfs, pathname and secret.
 package survey
 
 import (
@@ -15,11 +15,8 @@ import (
 	"github.com/sandboxrun/sandboxrun/rootfs"
 	"github.com/sandboxrun/sandboxrun/rootfs/hostfs"
 	"github.com/sandboxrun/sandboxrun/rootfs/pathname"
+	"github.com/sandboxrun/sandboxrun/secret"
 )
-
-// Base "system" shows /usr, and programs in /usr keep a part of their read-only data elsewhere: settings in /etc, indexes that are
-// built at installation in /var/lib and /var/cache. A directory there is shown if it belongs to an installed program, is not the
-// state of a service, and if everything in it is data that every user of the host may read. This file has that rule.
 
 // DataParents are the directories in which programs of /usr have directories of their name.
 var DataParents = []string{"/etc", "/var/cache", "/var/lib"} //nolint:gochecknoglobals // a table
@@ -41,15 +38,6 @@ var neverShown = []string{ //nolint:gochecknoglobals // a table
 	"kernel", "kubernetes", "libvirt", "mail*", "misc", "netplan", "pacman*", "pam*", "pki", "polkit*", "ppp", "private", "rpm", "samba",
 	"security", "ssh*", "ssl", "sudo*", "systemd*", "udev", "wireguard", "yum*", "zypp*",
 }
-
-// keyNames and keyKinds are names, and ends of names, of files that hold keys or passwords. A directory with one is not shown.
-var (
-	keyNames = []string{ //nolint:gochecknoglobals // a table
-		"authorized_keys", "credentials", "htpasswd", "id_dsa", "id_ecdsa", "id_ed25519", "id_rsa", "machine-id", "netrc", "passwd",
-		"password", "passwords", "pgpass", "secret", "secrets", "shadow", "token", "tokens",
-	}
-	keyKinds = []string{".jks", ".kdbx", ".key", ".keytab", ".p12", ".pfx"} //nolint:gochecknoglobals // a table
-)
 
 // What a start looks at, at most. What is left is not shown.
 const (
@@ -191,12 +179,6 @@ func openToAll(info hostfs.Info) string {
 	return ""
 }
 
-// holdsKey says whether files of this name hold keys or passwords.
-func holdsKey(name string) bool {
-	name = strings.ToLower(strings.TrimPrefix(name, "."))
-	return slices.Contains(keyNames, name) || slices.Contains(keyKinds, path.Ext(name))
-}
-
 // Judge says why the directory p is not shown, or "" if it is.
 func (s *Surveyor) Judge(p string, info hostfs.Info) (datum, string) {
 	name, d := path.Base(p), datum{Path: p, Dir: true}
@@ -280,7 +262,7 @@ func (s *Surveyor) survey(d *datum, dir string, depth int, left *int) string {
 		switch {
 		case why != "":
 			why = pathname.Printable(p) + " " + why
-		case holdsKey(e.Name):
+		case secret.File(e.Name):
 			why = pathname.Printable(p) + " has the name of a file with keys or passwords"
 		case e.Mode.IsDir():
 			d.add(p, e.Info)

@@ -1,13 +1,12 @@
 // Package answer says why a program has a variable, or reaches a host, and which rule of the policy decides. Paths and programs are
-// explained by rootfs/explain. It imports of ours spec, policy, rootfs and netpolicy.
+// explained by rootfs/explain. It imports of ours spec, policy, rootfs, netpolicy and secret.
 package answer
 
 import (
 	"fmt"
-	"slices"
-	"strings"
 
 	"github.com/sandboxrun/sandboxrun/rootfs"
+	"github.com/sandboxrun/sandboxrun/secret"
 	"github.com/sandboxrun/sandboxrun/spec"
 	"github.com/sandboxrun/sandboxrun/spec/policy"
 )
@@ -33,16 +32,8 @@ func (a *Answer) at() string {
 	return a.Rule + " at " + a.From
 }
 
-// secretName reports whether a variable's value must not be printed. In doubt it is true.
-func secretName(name string) bool {
-	name = strings.ToUpper(name)
-	return slices.ContainsFunc([]string{"KEY", "TOKEN", "SECRET", "PASS", "PWD", "CRED", "AUTH", "COOKIE", "SESSION", "PRIVATE"},
-		func(word string) bool { return strings.Contains(name, word) })
-}
-
-// Variable explains whether a variable reaches the program. It never prints a value of the caller. redacted reports whether
-// env.redact covers a name and value.
-func Variable(p *policy.Policy, plan *spec.Plan, caller map[string]string, name string, redacted func(name, value string) bool) Answer {
+// Variable explains whether a variable reaches the program. It never prints the value of what may be a key.
+func Variable(p *policy.Policy, plan *spec.Plan, caller map[string]string, name string) Answer {
 	a := Answer{Asked: name, OK: true, Why: []string{}}
 	e := &plan.Exec
 	theirs, isSet := caller[name]
@@ -81,7 +72,7 @@ func Variable(p *policy.Policy, plan *spec.Plan, caller map[string]string, name 
 	default:
 		a.notPassed(isSet)
 	}
-	if a.OK && redacted(name, value) {
+	if a.OK && secret.Redacted(name, value) {
 		a.redaction(p)
 	}
 	return a
@@ -101,7 +92,7 @@ func (a *Answer) notPassed(isSet bool) {
 
 // printableValue is a value in quotes, or a substitute for the value of a variable that may be a key.
 func printableValue(name, value string) string {
-	if secretName(name) {
+	if secret.Variable(name) {
 		return "a value that is not printed, because it may be a key"
 	}
 	return fmt.Sprintf("%q", value)

@@ -77,13 +77,13 @@ func (a *Answer) judge(p *policy.Policy, plan *spec.Plan, host string, port int)
 
 // sayWay adds how a program reaches the host.
 func (a *Answer) sayWay(plan *spec.Plan, port int) {
-	proxy := func(d spec.Door) bool { return d.Kind == spec.DoorProxy }
-	direct := func(d spec.Door) bool { return d.Kind == spec.DoorDirect && int(d.Listen.Port()) == port }
+	proxy := func(d spec.Listener) bool { return d.Kind == spec.ListenProxy }
+	direct := func(d spec.Listener) bool { return d.Kind == spec.ListenDirect && int(d.Listen.Port()) == port }
 	switch {
-	case plan.Relay == nil || !slices.ContainsFunc(plan.Relay.Doors, proxy):
+	case plan.Relay == nil || !slices.ContainsFunc(plan.Relay.Listeners, proxy):
 		a.OK, a.Is = false, "not reachable"
 		a.say("this sandbox has no relay for the connection")
-	case slices.ContainsFunc(plan.Relay.Doors, direct):
+	case slices.ContainsFunc(plan.Relay.Listeners, direct):
 		a.say("programs that ignore proxy variables reach it too")
 	default:
 		a.say("programs reach it through the proxy that HTTPS_PROXY names; programs that ignore proxy variables do not reach it")
@@ -110,13 +110,13 @@ func (a *Answer) forwarded(plan *spec.Plan, host string, port int) bool {
 		return false
 	}
 	addr, err := netip.ParseAddr(strings.Trim(host, "[]"))
-	for _, d := range plan.Relay.Doors {
+	for _, d := range plan.Relay.Listeners {
 		at := d.Listen.Addr()
-		if d.Kind == spec.DoorDirect || int(d.Listen.Port()) != port || err == nil && at != addr.Unmap() || err != nil && at == spec.Resolver() {
+		if d.Kind == spec.ListenDirect || int(d.Listen.Port()) != port || err == nil && at != addr.Unmap() || err != nil && at == spec.Resolver() {
 			continue
 		}
-		if d.Kind != spec.DoorForward {
-			a.OK, a.Is = true, "the sandbox's own "+map[bool]string{true: "proxy", false: "name server"}[d.Kind == spec.DoorProxy]
+		if d.Kind != spec.ListenForward {
+			a.OK, a.Is = true, "the sandbox's own "+map[bool]string{true: "proxy", false: "name server"}[d.Kind == spec.ListenProxy]
 			a.say("%s is %q: the relay listens there, and forwards what the rules allow", a.at(), plan.Network)
 			return true
 		}

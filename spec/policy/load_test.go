@@ -190,9 +190,6 @@ func TestLoadEverything(t *testing.T) {
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("got\n%+v\nwant\n%+v", got, want)
 	}
-	if err := got.Network.Validate(); err != nil {
-		t.Error(err)
-	}
 }
 
 func TestJSONTwin(t *testing.T) {

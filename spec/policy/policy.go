@@ -2,7 +2,7 @@
 // of keys (table.go) is read by the loader, the canonical form, the JSON Schema and the reference, so none of them can miss a key. Errors
 // name file, line, column and key.
 //
-// It imports of ours document, fault, and rootfs and netpolicy, which own sections of Policy.
+// It imports of ours document, fault, units, and rootfs and netpolicy, which own sections of Policy.
 package policy
 
 import (
@@ -22,8 +22,8 @@ const (
 // Policy is the content of a policy file, with every default filled in.
 type Policy struct {
 	File string // the file it came from, or "preset NAME"; for messages
-	// Digest is the SHA-256 of Canonical, in hex. It does not depend on the names and layout of the policy's files, or on the
-	// places in From fields.
+	// Digest is the SHA-256, in hex, of Canonical without spaces between tokens. It does not depend on the names and layout of the
+	// policy's files, or on the places in From fields.
 	Digest       string
 	Sources      []string // names of all files and presets: File first, then those that it extends
 	Paths        []string // absolute paths of the files among Sources

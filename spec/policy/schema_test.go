@@ -88,7 +88,7 @@ func TestInterfaceKeys(t *testing.T) {
 func TestReference(t *testing.T) {
 	const path = "../../docs/policy.md"
 	if *update {
-		if err := os.WriteFile(path, Reference(), 0o644); err != nil {
+		if err := os.WriteFile(path, reference(), 0o644); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -96,7 +96,7 @@ func TestReference(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !bytes.Equal(got, Reference()) {
+	if !bytes.Equal(got, reference()) {
 		t.Error("docs/policy.md is out of date: go test ./spec/policy -run TestReference -update")
 	}
 	for _, k := range keyNames(infos(policyKeys()), "", "") {

@@ -166,7 +166,7 @@ func limitKeys() []key[Policy] {
 			func(p *Policy) *time.Duration { return &p.Limits.CPU }).byDefault("twice wall"),
 		fractionKey("cpus", "Number of processors that the program may keep busy.", 0.01, 4096,
 			func(p *Policy) *float64 { return &p.Limits.CPUs }),
-		sizeKey("memory", "Memory that the program uses, not its address space.", MinMemory,
+		sizeKey("memory", "Memory that the program uses, not its address space.", minMemory,
 			func(p *Policy) *int64 { return &p.Limits.Memory }),
 		countKey("pids", "Number of processes and threads of this sandbox. The user's other processes do not count.", 1, math.MaxInt32,
 			func(p *Policy) *int64 { return &p.Limits.Pids }),

@@ -6,7 +6,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/sandboxrun/sandboxrun/fault"
 	"github.com/sandboxrun/sandboxrun/spec/document"
+	"github.com/sandboxrun/sandboxrun/units"
 )
 
 // wrongKind adds a problem for a value of a wrong type.
@@ -164,10 +166,32 @@ func fractionKey[T any](name, doc string, low, high float64, at func(*T) *float6
 	}
 }
 
+// Minimum sizes, in bytes. A smaller size is an error, because no program would work and the unit was probably forgotten.
+const (
+	minMemory = 256 << 10
+	minSpace  = 4 << 10 // a page of a file system
+)
+
+// unitHint is the hint for a size that is too small.
+func unitHint(n int64) string {
+	if n%1024 == 0 {
+		return ""
+	}
+	return fmt.Sprintf("a size without a unit is bytes: write \"%dM\" for megabytes", n)
+}
+
+// CheckMemory refuses a memory limit below the minimum of limits.memory.
+func CheckMemory(n int64) error {
+	if n < minMemory {
+		return fault.New(fault.PolicyInvalid, unitHint(n), "%s is less than the least, %s", units.Size(n), units.Size(minMemory))
+	}
+	return nil
+}
+
 // sizeKey is a number of bytes with a minimum.
 func sizeKey[T any](name, doc string, least int64, at func(*T) *int64) key[T] {
 	if least > 1 {
-		doc += " At least " + sizeText(least) + "."
+		doc += " At least " + units.Size(least) + "."
 	}
 	return key[T]{
 		info: info{name: name, kind: "size", doc: doc, schema: sizeSchema},
@@ -175,9 +199,9 @@ func sizeKey[T any](name, doc string, least int64, at func(*T) *int64) key[T] {
 			n, err := v.Integer, error(nil)
 			switch v.Kind {
 			case document.IntegerNode:
-				err = checkSize(n)
+				err = units.CheckSize(n)
 			case document.StringNode:
-				n, err = ParseSize(v.Text)
+				n, err = units.ParseSize(v.Text)
 			default:
 				s.wrongKind(v, name, `a size such as "512M"`)
 				return
@@ -187,7 +211,7 @@ func sizeKey[T any](name, doc string, least int64, at func(*T) *int64) key[T] {
 				return
 			}
 			if n < least {
-				s.failHint(s.place(v.At), name, unitHint(n), "%s is less than the least, %s", sizeText(n), sizeText(least))
+				s.failHint(s.place(v.At), name, unitHint(n), "%s is less than the least, %s", units.Size(n), units.Size(least))
 				return
 			}
 			*at(t) = n
@@ -205,9 +229,9 @@ func durationKey[T any](name, doc string, at func(*T) *time.Duration) key[T] {
 			var err error
 			switch v.Kind {
 			case document.IntegerNode, document.FloatNode:
-				d, err = seconds(v.Float)
+				d, err = units.Seconds(v.Float)
 			case document.StringNode:
-				d, err = ParseDuration(v.Text)
+				d, err = units.ParseDuration(v.Text)
 			default:
 				s.wrongKind(v, name, `a duration such as "1m30s", or seconds`)
 				return
@@ -229,15 +253,15 @@ func durationKey[T any](name, doc string, at func(*T) *time.Duration) key[T] {
 
 func sizeSchema() map[string]any {
 	return anyOf(
-		map[string]any{"type": "integer", "minimum": 1, "maximum": int64(maxSize)},
-		map[string]any{"type": "string", "pattern": sizePattern},
+		map[string]any{"type": "integer", "minimum": 1, "maximum": int64(units.MaxSize)},
+		map[string]any{"type": "string", "pattern": units.SizePattern},
 	)
 }
 
 func durationSchema() map[string]any {
 	return anyOf(
-		map[string]any{"type": "number", "minimum": 0, "maximum": maxDuration.Seconds()},
-		map[string]any{"type": "string", "pattern": durationPattern},
+		map[string]any{"type": "number", "minimum": 0, "maximum": units.MaxDuration.Seconds()},
+		map[string]any{"type": "string", "pattern": units.DurationPattern},
 	)
 }
 

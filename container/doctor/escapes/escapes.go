@@ -92,8 +92,8 @@ func (o Outcomes) Ran(name string) bool {
 	return (strings.Contains(text, "MET") || strings.Contains(text, "BROKE")) && !strings.Contains(text, "Traceback")
 }
 
-// Input is what the program is to do. alone: it starts no process, and so ends after the first that succeeds.
-func (s *Stage) Input(list []Attack, inside, alone bool) ([]byte, error) {
+// input is what the program is to do. alone: it starts no process, and so ends after the first that succeeds.
+func (s *Stage) input(list []Attack, inside, alone bool) ([]byte, error) {
 	const seconds = 10 // for one attack: none takes longer than half a second
 	type one struct {
 		Name       string   `json:"name"`
@@ -124,7 +124,7 @@ func (s *Stage) Input(list []Attack, inside, alone bool) ([]byte, error) {
 // Play runs attacks by a command that is the program, outside or in a sandbox. The command gets a descriptor that the caller has left
 // open.
 func (s *Stage) Play(cmd *exec.Cmd, list []Attack, inside, alone bool) (Outcomes, error) {
-	input, err := s.Input(list, inside, alone)
+	input, err := s.input(list, inside, alone)
 	if err != nil {
 		return nil, err
 	}

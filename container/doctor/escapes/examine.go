@@ -29,7 +29,7 @@ type Row struct {
 	Name   string   `json:"name"`
 	Result string   `json:"result"`
 	Errors []string `json:"errors"` // that it met in the sandbox
-	Said   string   `json:"said"`   // why it is not held
+	Output string   `json:"said"`   // why it is not held
 }
 
 // Report is what attacks have come to.
@@ -57,8 +57,8 @@ type Examination struct {
 	Guard  bool     // it has a guard
 }
 
-// TimeLimit is the time limit of one run of the attacks. It takes the place of the policy's.
-const TimeLimit = 3 * time.Minute
+// timeLimit is the time limit of one run of the attacks. It takes the place of the policy's.
+const timeLimit = 3 * time.Minute
 
 // Examine runs every attack without a sandbox and in one of the policy, which gets the files that the attacks need. It leaves nothing.
 func Examine(ctx context.Context, e Examination) (*Report, error) {
@@ -115,9 +115,9 @@ func row(name string, got Outcomes) Row {
 	row := Row{name, Held, append([]string{}, got.Met(name)...), ""}
 	switch {
 	case got.Broke(name):
-		row.Result, row.Said = Broken, strings.TrimSpace(cut(got[name]))
+		row.Result, row.Output = Broken, strings.TrimSpace(cut(got[name]))
 	case !got.Ran(name):
-		row.Result, row.Errors, row.Said = NotTested, []string{}, "it did not run: "+strings.TrimSpace(cut(got[name]))
+		row.Result, row.Errors, row.Output = NotTested, []string{}, "it did not run: "+strings.TrimSpace(cut(got[name]))
 	}
 	return row
 }
@@ -126,9 +126,9 @@ func row(name string, got Outcomes) Row {
 func (s *Stage) policy(e Examination) (string, *Report, error) {
 	workdir, files := s.Files()
 	keys := map[string]any{"version": 1, "extends": e.Policy, "workdir": workdir, "files": files, "limits": map[string]any{
-		"wall": TimeLimit.String(), "cpu": TimeLimit.String(), "idle": "0s",
+		"wall": timeLimit.String(), "cpu": timeLimit.String(), "idle": "0s",
 	}}
-	r := &Report{Notes: []string{"the attacks have a directory of their own that they may write, one that they may read, two denied paths, and a time limit of " + TimeLimit.String()}}
+	r := &Report{Notes: []string{"the attacks have a directory of their own that they may write, one that they may read, two denied paths, and a time limit of " + timeLimit.String()}}
 	if e.Guard {
 		keys["processes"] = map[string]any{"guard": "", "steps": 0}
 		r.Notes = append(r.Notes, "processes.guard is off: the attacks are on the kernel's protections")
@@ -164,6 +164,6 @@ func (s *Stage) inside(ctx context.Context, e Examination, policy string, list [
 func (s *Stage) command(ctx context.Context, e Examination, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, e.Binary, append([]string{"--root", s.path("state")}, args...)...)
 	cmd.Dir, cmd.Env = s.path("work"), append(slices.Clone(e.Env), Environ())
-	cmd.Cancel, cmd.WaitDelay = func() error { return cmd.Process.Signal(unix.SIGTERM) }, TimeLimit // so that it removes its sandbox
+	cmd.Cancel, cmd.WaitDelay = func() error { return cmd.Process.Signal(unix.SIGTERM) }, timeLimit // so that it removes its sandbox
 	return cmd
 }

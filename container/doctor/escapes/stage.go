@@ -18,11 +18,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Variable is in the environment of the launcher and of another process.
-const Variable = "LAUNCHER-VARIABLE-5471"
+// variable is in the environment of the launcher and of another process.
+const variable = "LAUNCHER-VARIABLE-5471"
 
 // Environ is the variable for the environment of the command that runs attacks.
-func Environ() string { return "LAUNCHER=" + Variable }
+func Environ() string { return "LAUNCHER=" + variable }
 
 // secret is in every file that no attack may read.
 const secret = "THE-SECRET"
@@ -84,7 +84,7 @@ func (s *Stage) build(state string) {
 	s.ended = append(s.ended, func() { s.Open.Close() })
 	mark := fmt.Sprintf("4788.%d", time.Now().UnixNano()%1e9)
 	victim := exec.Command("sleep", mark)
-	victim.Env, victim.Dir = []string{"A=" + Variable}, s.path("private")
+	victim.Env, victim.Dir = []string{"A=" + variable}, s.path("private")
 	if err := victim.Start(); err != nil {
 		s.must(err)
 		return
@@ -101,7 +101,7 @@ func (s *Stage) build(state string) {
 	s.Words = strings.NewReplacer(
 		"$SECRET", hidden, "$READONLY", readonly, "$WORK", s.path("work"), "$DENIED", denied, "$STATE", state, "$MARK", mark,
 		"$VICTIM", strconv.Itoa(victim.Process.Pid), "$PORT", port, "$UDP", s.echo(), "$ABSTRACT", abstract, "$SOCKET", at,
-		"$KEY", strconv.Itoa(s.shared()), "$CALLERSKEY", s.callersKey(), "$VARIABLE", Variable, "$ADDRESSES", addresses,
+		"$KEY", strconv.Itoa(s.shared()), "$CALLERSKEY", s.callersKey(), "$VARIABLE", variable, "$ADDRESSES", addresses,
 	)
 }
 

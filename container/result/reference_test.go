@@ -1,77 +1,12 @@
 package result
 
 import (
-	"bytes"
-	"encoding/json"
 	"fmt"
 	"strings"
 )
 
-// Schema is the JSON Schema (2020-12) of a result. Later versions may add keys, and take none away.
-func Schema() []byte {
-	root := resultObject(resultKeys())
-	root["$schema"] = "https://json-schema.org/draft/2020-12/schema"
-	root["title"] = "sandboxrun result"
-	root["description"] = "The object that run --json, exec --json, wait --json and --result write."
-	var b bytes.Buffer
-	enc := json.NewEncoder(&b)
-	enc.SetEscapeHTML(false)
-	enc.SetIndent("", "  ")
-	if err := enc.Encode(root); err != nil {
-		panic("result: marshal schema: " + err.Error())
-	}
-	return b.Bytes()
-}
-
-func resultObject(keys []resultKey) map[string]any {
-	properties := map[string]any{}
-	var required []string
-	for _, k := range keys {
-		properties[k.name] = k.schema()
-		if !k.optional {
-			required = append(required, k.name)
-		}
-	}
-	return map[string]any{"type": "object", "properties": properties, "required": required}
-}
-
-func (k *resultKey) schema() map[string]any {
-	s := map[string]any{"type": k.kind}
-	switch {
-	case k.kind == "object":
-		s = resultObject(k.inner)
-	case k.kind == "array" && k.inner != nil:
-		s["items"] = resultObject(k.inner)
-	case k.kind == "array":
-		s["items"] = map[string]any{"type": "string"}
-	}
-	if k.enum != nil {
-		values := make([]any, 0, len(k.enum())+1)
-		for _, v := range k.enum() {
-			values = append(values, v)
-		}
-		if k.null {
-			values = append(values, nil)
-		}
-		s["enum"] = values
-	}
-	if k.null {
-		s["type"] = []string{k.kind, "null"}
-	}
-	s["description"] = k.text()
-	return s
-}
-
-// text is the description of a key everywhere.
-func (k *resultKey) text() string {
-	if k.unit == "" {
-		return k.meaning
-	}
-	return fmt.Sprintf("%s In %s.", k.meaning, k.unit)
-}
-
-// Reference is the Markdown of docs/result.md.
-func Reference() []byte {
+// reference is the Markdown of docs/result.md.
+func reference() []byte {
 	var b strings.Builder
 	b.WriteString(resultIntro)
 	writeResultKeys(&b, "Keys", resultKeys())
@@ -122,4 +57,17 @@ func writeResultKeys(b *strings.Builder, title string, keys []resultKey) {
 		fmt.Fprintf(b, "| `%s` | %s | %s |\n", k.name, kind, k.text())
 	}
 	b.WriteString("\n")
+}
+
+// resultStatuses are the exit statuses that are not the program's own.
+func resultStatuses() [][2]string {
+	return [][2]string{
+		{"121", "The program used up its steps, if the outcome says so."},
+		{"124", "The time was over."},
+		{"125", "The launcher failed. Or the program exited with 0, but its input could not be read or its output could not be written; then exit_code is 0."},
+		{"126", "The program cannot be executed."},
+		{"127", "The program was not found."},
+		{"128 + n", "Signal n ended the program. 141 (SIGPIPE) also means that the reader of standard output has gone."},
+		{"152", "The program used more processor time than its limit."},
+	}
 }

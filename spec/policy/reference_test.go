@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// Reference is the Markdown of docs/policy.md: every key of a policy.
-func Reference() []byte {
+// reference is the Markdown of docs/policy.md: every key of a policy.
+func reference() []byte {
 	var b strings.Builder
 	b.WriteString(referenceIntro + pathRule + referencePaths())
 	keys := infos(policyKeys())

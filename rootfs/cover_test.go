@@ -1,12 +1,10 @@
-package spec
+package rootfs
 
 import (
 	"math/rand/v2"
 	"path"
 	"path/filepath"
 	"testing"
-
-	"github.com/sandboxrun/sandboxrun/rootfs"
 )
 
 // TestCover compares the index with a look at each mount.
@@ -19,21 +17,26 @@ func TestCover(t *testing.T) {
 		}
 		return p
 	}
-	kinds := []rootfs.MountKind{rootfs.MountBind, rootfs.MountMask, rootfs.MountTmpfs}
+	kinds := []MountKind{MountBind, MountMask, MountTmpfs}
 	for range 500 {
-		v := &rootfs.View{}
+		v := &View{}
+		targets := map[string]bool{}
 		for range r.IntN(12) {
-			m := rootfs.Mount{Target: random(), Kind: kinds[r.IntN(len(kinds))]}
-			if m.Kind == rootfs.MountBind && r.IntN(4) > 0 {
-				m.Source = "/host" + random()
+			m := Mount{Target: random(), Kind: kinds[r.IntN(len(kinds))]}
+			if targets[m.Target] {
+				continue
+			}
+			targets[m.Target] = true
+			if m.Kind == MountBind && r.IntN(4) > 0 {
+				m.Source = path.Join("/host", random())
 			}
 			v.Mounts = append(v.Mounts, m)
 		}
-		cover := CoverOf(v)
+		cover := v.ByTarget()
 		for range 50 {
 			inside := random()
 			wantMount, wantHost := coverSlowly(v, inside)
-			if got := cover.Mount(inside); got != wantMount {
+			if got := cover.Cover(inside); got != wantMount {
 				t.Fatalf("%q: %+v, want %+v of %+v", inside, got, wantMount, v.Mounts)
 			}
 			if got := cover.HostPath(inside); got != wantHost {
@@ -43,7 +46,7 @@ func TestCover(t *testing.T) {
 	}
 }
 
-func coverSlowly(v *rootfs.View, inside string) (mount *rootfs.Mount, host string) {
+func coverSlowly(v *View, inside string) (mount *Mount, host string) {
 	longest := -1
 	for i := range v.Mounts {
 		m := &v.Mounts[i]
@@ -54,11 +57,11 @@ func coverSlowly(v *rootfs.View, inside string) (mount *rootfs.Mount, host strin
 		if mount == nil || len(m.Target) > len(mount.Target) {
 			mount = m
 		}
-		if m.Kind == rootfs.MountMask || len(m.Target) <= longest {
+		if m.Kind == MountMask || len(m.Target) <= longest {
 			continue
 		}
 		longest, host = len(m.Target), ""
-		if m.Kind == rootfs.MountBind && m.Source != "" {
+		if m.Kind == MountBind && m.Source != "" {
 			host = filepath.Join(m.Source, rel)
 		}
 	}

@@ -30,23 +30,23 @@ const (
 	lookFound = 500 // files that get a mount of their own
 )
 
-// Sights is what was found.
-type Sights struct {
-	held    []string // paths inside that are to be read-only
-	masked  []string // paths inside of FIFOs
-	more    []string // writable grants that were not searched to the end
-	entries int
-	most    int // of entries
-	view    *rootfs.View
-	remote  []string // mount points of the host whose file systems may not answer
-	cover   *spec.Cover
+// Found is what was found.
+type Found struct {
+	readOnly []string // paths inside that are to be read-only
+	masked   []string // paths inside of FIFOs
+	more     []string // writable grants that were not searched to the end
+	entries  int
+	most     int // of entries
+	view     *rootfs.View
+	remote   []string // mount points of the host whose file systems may not answer
+	cover    rootfs.ByTarget
 }
 
-// LookAround begins to search the grants of a plan. The result comes through the channel.
-func LookAround(plan *spec.Plan) <-chan *Sights {
-	done := make(chan *Sights, 1)
+// Search begins to search the grants of a plan. The result comes through the channel.
+func Search(plan *spec.Plan) <-chan *Found {
+	done := make(chan *Found, 1)
 	go func() {
-		s := &Sights{view: plan.View, cover: spec.CoverOf(plan.View), remote: remoteMounts()}
+		s := &Found{view: plan.View, cover: plan.View.ByTarget(), remote: remoteMounts()}
 		for i, g := range plan.Search {
 			s.most = s.entries + (lookMost-s.entries)/(len(plan.Search)-i) // a large grant must not hide all others
 			s.grant(g)
@@ -57,13 +57,13 @@ func LookAround(plan *spec.Plan) <-chan *Sights {
 }
 
 // Await waits for it, but not for ever: a grant may have a network file system in it that does not answer.
-func Await(done <-chan *Sights, plan *spec.Plan) *Sights {
+func Await(done <-chan *Found, plan *spec.Plan) *Found {
 	select {
 	case s := <-done:
 		return s
 	case <-time.After(5 * time.Second):
 	}
-	s := &Sights{}
+	s := &Found{}
 	for _, g := range plan.Search {
 		if g.Writable {
 			s.more = append(s.more, g.Source)
@@ -72,13 +72,13 @@ func Await(done <-chan *Sights, plan *spec.Plan) *Sights {
 	return s
 }
 
-func (s *Sights) grant(g spec.Search) {
+func (s *Found) grant(g spec.Search) {
 	how := unix.OpenHow{Flags: unix.O_RDONLY | unix.O_DIRECTORY | unix.O_CLOEXEC, Resolve: unix.RESOLVE_NO_SYMLINKS}
 	fd, err := unix.Openat2(unix.AT_FDCWD, g.Source, &how)
 	if err != nil {
 		return // a file; or it has gone, and building says so
 	}
-	l := &looker{Sights: s, elsewhere: targets(s.view), writable: g.Writable, source: g.Source, target: g.Target, euid: os.Geteuid()}
+	l := &searcher{Found: s, elsewhere: targets(s.view), writable: g.Writable, source: g.Source, target: g.Target, euid: os.Geteuid()}
 	l.directory(fd, "", 0)
 	unix.Close(fd)
 	if l.cut && g.Writable {
@@ -95,9 +95,9 @@ func targets(v *rootfs.View) map[string]bool {
 	return list
 }
 
-// looker walks one grant. No link is followed; a directory is only ever reached through its parent's descriptor.
-type looker struct {
-	*Sights
+// searcher walks one grant. No link is followed; a directory is only ever reached through its parent's descriptor.
+type searcher struct {
+	*Found
 	elsewhere      map[string]bool
 	writable       bool
 	source, target string
@@ -105,7 +105,7 @@ type looker struct {
 	cut            bool // not all was looked at
 }
 
-func (l *looker) directory(fd int, rel string, depth int) {
+func (l *searcher) directory(fd int, rel string, depth int) {
 	buf := make([]byte, 16<<10)
 	for {
 		n, err := unix.Getdents(fd, buf)
@@ -122,7 +122,7 @@ func (l *looker) directory(fd int, rel string, depth int) {
 	}
 }
 
-func (l *looker) entry(dir int, kind byte, name, rel string, depth int) {
+func (l *searcher) entry(dir int, kind byte, name, rel string, depth int) {
 	var st unix.Stat_t
 	if (kind == unix.DT_DIR || kind == unix.DT_UNKNOWN) && l.elsewhere[path.Join(l.target, rel)] {
 		return // it is not the host's that is shown there, which may not answer
@@ -143,7 +143,7 @@ func (l *looker) entry(dir int, kind byte, name, rel string, depth int) {
 	case kind == unix.DT_FIFO && !l.writable:
 		l.masked = l.note(l.masked, rel)
 	case kind == unix.DT_REG && l.writable && l.privileged(dir, name, &st):
-		l.held = l.note(l.held, rel)
+		l.readOnly = l.note(l.readOnly, rel)
 	}
 }
 
@@ -151,7 +151,7 @@ func (l *looker) entry(dir int, kind byte, name, rel string, depth int) {
 const answerWithin = time.Second
 
 // silent says whether a directory is a mount point whose file system does not answer.
-func (l *looker) silent(rel string) bool {
+func (l *searcher) silent(rel string) bool {
 	at := filepath.Join(l.source, rel)
 	if len(l.remote) == 0 || !slices.Contains(l.remote, at) {
 		return false
@@ -183,13 +183,13 @@ func remoteMounts() []string {
 	return list
 }
 
-func (l *looker) enter(dir int, name, rel string, depth int) {
+func (l *searcher) enter(dir int, name, rel string, depth int) {
 	fd, err := unix.Openat(dir, name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if errors.Is(err, unix.EACCES) && l.writable {
 		// A program could open it again, if it belongs to the program's user, and use what an earlier one has hidden in it.
 		var st unix.Stat_t
 		if unix.Fstatat(dir, name, &st, unix.AT_SYMLINK_NOFOLLOW) == nil && int(st.Uid) == l.euid {
-			l.held = l.note(l.held, rel)
+			l.readOnly = l.note(l.readOnly, rel)
 		}
 		return
 	}
@@ -203,7 +203,7 @@ func (l *looker) enter(dir int, name, rel string, depth int) {
 
 // privileged says whether execve gives something for a file that a program could change: it is its user's own, or others may
 // write it.
-func (l *looker) privileged(dir int, name string, st *unix.Stat_t) bool {
+func (l *searcher) privileged(dir int, name string, st *unix.Stat_t) bool {
 	if int(st.Uid) != l.euid && st.Mode&0o022 == 0 {
 		return false
 	}
@@ -219,9 +219,9 @@ func (l *looker) privileged(dir int, name string, st *unix.Stat_t) bool {
 }
 
 // note adds a path unless another mount covers it.
-func (l *looker) note(list []string, rel string) []string {
+func (l *searcher) note(list []string, rel string) []string {
 	inside := path.Join(l.target, rel)
-	m := l.cover.Mount(inside)
+	m := l.cover.Cover(inside)
 	if m == nil || m.Writable != l.writable || l.cover.HostPath(inside) != filepath.Join(l.source, rel) || l.hidden(inside) {
 		return list
 	}
@@ -233,7 +233,7 @@ func (l *looker) note(list []string, rel string) []string {
 }
 
 // hidden says whether a mask covers a path, or a mount is there already.
-func (l *looker) hidden(inside string) bool {
+func (l *searcher) hidden(inside string) bool {
 	for _, m := range l.view.Mounts {
 		if m.Target == inside || m.Kind == rootfs.MountMask && strings.HasPrefix(inside, m.Target+"/") {
 			return true
@@ -243,9 +243,9 @@ func (l *looker) hidden(inside string) bool {
 }
 
 // steps mounts what was found. It stands after all mounts of the view: what is bound is what the view shows.
-func (s *Sights) steps() []forkexec.Op {
+func (s *Found) steps() []forkexec.Op {
 	var ops []forkexec.Op
-	for _, p := range s.held {
+	for _, p := range s.readOnly {
 		ops = append(ops,
 			forkexec.Op{Kind: forkexec.OpBind, Source: newRoot + p, Target: newRoot + p},
 			forkexec.Op{Kind: forkexec.OpAttr, Target: newRoot + p, Flags: unix.MOUNT_ATTR_RDONLY})
@@ -262,7 +262,7 @@ func (s *Sights) steps() []forkexec.Op {
 }
 
 // Warnings says what the user has to know of it.
-func (s *Sights) Warnings() []string {
+func (s *Found) Warnings() []string {
 	const most = 5
 	var said []string
 	for i, p := range s.masked {

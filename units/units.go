@@ -1,4 +1,5 @@
-package policy
+// Package units reads and writes sizes and durations in the one form that policies, flags and messages have. It imports none of ours.
+package units
 
 import (
 	"errors"
@@ -7,29 +8,22 @@ import (
 	"strconv"
 	"strings"
 	"time"
-
-	"github.com/sandboxrun/sandboxrun/fault"
 )
 
 // Bounds that keep sums of sizes and of times far from overflow.
 const (
-	maxSize     = 1 << 60                   // bytes: 1 EiB
-	maxDuration = 10 * 365 * 24 * time.Hour // ten years
+	MaxSize     = 1 << 60                   // 1 EiB
+	MaxDuration = 10 * 365 * 24 * time.Hour // ten years
 )
 
+// The patterns that a size and a duration match, for a JSON Schema.
 const (
-	sizePattern     = `^[1-9][0-9]*[KMGT]?$`
-	durationPattern = `^([0-9]+(\.[0-9]*)?|\.[0-9]+|(([0-9]+(\.[0-9]*)?|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h))+)$`
+	SizePattern     = `^[1-9][0-9]*[KMGT]?$`
+	DurationPattern = `^([0-9]+(\.[0-9]*)?|\.[0-9]+|(([0-9]+(\.[0-9]*)?|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h))+)$`
 )
 
-// Minimum sizes, in bytes. A smaller size is an error, because no program would work and the unit was probably forgotten.
-const (
-	MinMemory = 256 << 10
-	minSpace  = 4 << 10 // a page of a file system
-)
-
-// sizeText formats a size as in a policy.
-func sizeText(n int64) string {
+// Size formats a number of bytes as in a policy: "256M". A number without a unit gets the word: "1000 bytes".
+func Size(n int64) string {
 	unit := 0
 	for unit < len("KMGT") && n > 0 && n%1024 == 0 {
 		n /= 1024
@@ -42,22 +36,6 @@ func sizeText(n int64) string {
 		return "1 byte"
 	}
 	return strconv.FormatInt(n, 10) + " bytes"
-}
-
-// unitHint is the hint for a size that is too small.
-func unitHint(n int64) string {
-	if n%1024 == 0 {
-		return ""
-	}
-	return fmt.Sprintf("a size without a unit is bytes: write \"%dM\" for megabytes", n)
-}
-
-// CheckMemory refuses a memory limit below MinMemory.
-func CheckMemory(n int64) error {
-	if n < MinMemory {
-		return fault.New(fault.PolicyInvalid, unitHint(n), "%s is less than the least, %s", sizeText(n), sizeText(MinMemory))
-	}
-	return nil
 }
 
 // ParseSize reads a number of bytes: a whole number above 0, with K, M, G or T for powers of 1024; at most 2^60.
@@ -74,7 +52,7 @@ func ParseSize(s string) (int64, error) {
 	if unit := s[len(digits):]; unit != "" {
 		shift = 10 * (1 + strings.Index("KMGT", unit))
 	}
-	if n > maxSize>>shift {
+	if n > MaxSize>>shift {
 		return 0, fmt.Errorf("parse size %q: it is above 2^60 bytes", s)
 	}
 	if n == 0 {
@@ -83,8 +61,9 @@ func ParseSize(s string) (int64, error) {
 	return int64(n) << shift, nil
 }
 
-func checkSize(n int64) error {
-	if n <= 0 || n > maxSize {
+// CheckSize refuses a number of bytes that ParseSize would refuse.
+func CheckSize(n int64) error {
+	if n <= 0 || n > MaxSize {
 		return fmt.Errorf("want 1 to 2^60 bytes, got %d", n)
 	}
 	return nil
@@ -107,7 +86,7 @@ func parseDuration(s string) (time.Duration, error) {
 		if err != nil && !errors.Is(err, strconv.ErrRange) {
 			return 0, bad
 		}
-		return seconds(f)
+		return Seconds(f)
 	}
 	if strings.HasPrefix(s, "-") {
 		return 0, errors.New("it must not be negative")
@@ -116,7 +95,7 @@ func parseDuration(s string) (time.Duration, error) {
 	switch {
 	case err != nil || strings.HasPrefix(s, "+"):
 		return 0, bad
-	case d > maxDuration:
+	case d > MaxDuration:
 		return 0, errors.New("it is above ten years")
 	case d == 0 && strings.ContainsAny(s, "123456789"):
 		return 0, errors.New("it is below a nanosecond")
@@ -124,14 +103,14 @@ func parseDuration(s string) (time.Duration, error) {
 	return d, nil
 }
 
-// seconds converts a bare number to a duration.
-func seconds(f float64) (time.Duration, error) {
+// Seconds converts a bare number to a duration, as ParseDuration does.
+func Seconds(f float64) (time.Duration, error) {
 	switch {
 	case math.IsNaN(f):
 		return 0, errors.New("it is not a number")
 	case f < 0:
 		return 0, errors.New("it must not be negative")
-	case f > maxDuration.Seconds():
+	case f > MaxDuration.Seconds():
 		return 0, errors.New("it is above ten years")
 	case f > 0 && f < 1e-9:
 		return 0, errors.New("it is below a nanosecond")

@@ -33,8 +33,8 @@ for kind, port, homes in (
             except OSError as e: print("tried", at, port, e.errno)
             s.close()`
 
-// TestDoorsAreTheRelays: no exec of a sandbox can listen where others expect the relay.
-func TestDoorsAreTheRelays(t *testing.T) {
+// TestListenersAreTheRelays: no exec of a sandbox can listen where others expect the relay.
+func TestListenersAreTheRelays(t *testing.T) {
 	flavours(t, func(b *box) {
 		t := b.t
 		needProgram(t, "python3")

@@ -53,15 +53,15 @@ func (sb *Sandbox) Listen(at netip.AddrPort) ([]*os.File, error) {
 	return forkexec.Listen(sb.init, []forkexec.Endpoint{{Addr: at}})
 }
 
-// KeyIsKept refuses a key that the programs of a sandbox can see: they could sign a record of their own making. A sandbox that has
+// CheckKey refuses a key that the programs of a sandbox can see: they could sign a record of their own making. A sandbox that has
 // ended or is not there is no error here.
-func (s *Store) KeyIsKept(id, path string) error {
+func (s *Store) CheckKey(id, path string) error {
 	sb, err := s.Open(id)
 	if err != nil {
 		return nil // whoever uses the sandbox says so
 	}
 	defer sb.Close()
-	sees, err := sb.shows()
+	sees, err := sb.grantedPaths()
 	if err != nil {
 		return err
 	}
@@ -83,8 +83,8 @@ func (s *Store) KeyIsKept(id, path string) error {
 	return nil
 }
 
-// shows reads what of the host the sandbox shows.
-func (sb *Sandbox) shows() (*trust.Shown, error) {
+// grantedPaths reads what of the host the sandbox shows.
+func (sb *Sandbox) grantedPaths() (*trust.Shown, error) {
 	state, err := sb.store.root.Open(".")
 	if err != nil {
 		return nil, err
@@ -93,8 +93,8 @@ func (sb *Sandbox) shows() (*trust.Shown, error) {
 	return trust.Read(sb.proc, state, sb.state.ID)
 }
 
-// IsKept refuses a state directory that a running sandbox of the caller's lets its programs write.
-func (s *Store) IsKept(h *spec.Host) error { return trust.IsKept(s.path, s.root, h) }
+// CheckState refuses a state directory that a running sandbox of the caller's lets its programs write.
+func (s *Store) CheckState(h *spec.Host) error { return trust.CheckState(s.path, s.root, h) }
 
 // null opens the sandbox's own /dev/null: through the host's mount its owner could change its mode.
 func (sb *Sandbox) null(mode uint64) (*os.File, error) {
@@ -112,7 +112,7 @@ func (sb *Sandbox) null(mode uint64) (*os.File, error) {
 
 // OpenResult makes a file for a result, where the program cannot see it.
 func (sb *Sandbox) OpenResult(name string) (*hostfile.File, error) {
-	sees, err := sb.shows()
+	sees, err := sb.grantedPaths()
 	if err != nil {
 		return nil, fmt.Errorf("keep result: %w", err)
 	}

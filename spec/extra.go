@@ -23,6 +23,8 @@ type Kept struct {
 
 // Extra is what one exec sees besides, or does not see.
 type Extra struct {
+	// Asked is what it was made of: a view of the policy, and what the exec asks for besides.
+	Asked policy.View
 	// Mounts are mounted over the sandbox's own, in order. Masks come last.
 	Mounts []rootfs.Mount
 	// Again are targets of the sandbox's mounts below one of these, which would be hidden by it.
@@ -63,7 +65,7 @@ func (k *Kept) Extra(v policy.View, h *Host, own bool) (*Extra, error) {
 	if err != nil {
 		return nil, err
 	}
-	x := &Extra{After: after, Warnings: slices.DeleteFunc(slices.Clone(after.Skipped), func(s string) bool { return slices.Contains(before.Skipped, s) })}
+	x := &Extra{Asked: v, After: after, Warnings: slices.DeleteFunc(slices.Clone(after.Skipped), func(s string) bool { return slices.Contains(before.Skipped, s) })}
 	x.compare(before, after)
 	x.links(before, after)
 	x.absent(before, after)

@@ -72,6 +72,8 @@ func Main(args, environ []string, stdin, stdout, stderr *os.File) int {
 		return monitor()
 	case isOurs(p, relayproc.Command):
 		return relay()
+	case answersModes(p):
+		return modes()
 	}
 	err := app(p).Run(args)
 	status := p.Status

@@ -8,6 +8,7 @@ import (
 
 	"github.com/sandboxrun/sandboxrun/cli/caller"
 	"github.com/sandboxrun/sandboxrun/container"
+	"github.com/sandboxrun/sandboxrun/container/chmod"
 	"github.com/sandboxrun/sandboxrun/container/relayproc"
 	"github.com/sandboxrun/sandboxrun/fault"
 )
@@ -26,6 +27,20 @@ func isOurs(p *caller.Caller, word string) bool {
 		}
 	}
 	return true
+}
+
+// answersModes reports whether an exec of the short way started this process to answer its filter: descriptor 3 is that filter's listener.
+func answersModes(p *caller.Caller) bool {
+	return len(p.Args) == 3 && p.Args[1] == chmod.Command && len(p.Env) == 0 && chmod.Inherited() != nil
+}
+
+// modes answers until the exec has ended.
+func modes() int {
+	_ = os.WriteFile("/proc/self/comm", []byte("sandboxrun"), 0) // the name would be that of /proc/self/exe
+	if chmod.Answer(chmod.Inherited()) != nil {
+		return fault.ExitLauncher
+	}
+	return 0
 }
 
 // relay serves a sandbox's network until the sandbox ends. No signal of a terminal or of the caller's session ends it.

@@ -1,5 +1,6 @@
 // Package client runs programs in sandboxes of the installed sandboxrun command, in the shape of os/exec. It needs no cgo and nothing but
-// the standard library: it talks to "sandboxrun serve --stdio", a process of its own that ends with this one, and every sandbox with it.
+// the standard library: it talks to "sandboxrun serve --stdio", a process of its own that ends with this one, and every sandbox with it,
+// or to a server that runs already (Options.Address).
 //
 //	c, err := client.Start(client.Options{})
 //	sb, err := c.Create(ctx, client.Policy{Inline: map[string]any{"version": 1, "workspace": map[string]any{"source": "tmpfs", "path": "/w"}}})
@@ -18,12 +19,18 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"os/exec"
+	"strings"
 	"sync"
 )
 
-// Options says which server is started.
+// Options says which server is started, or which one that runs already is used.
 type Options struct {
+	// Address is where a server listens: the path of its socket, which has a slash, or the host:port to which that is forwarded inside
+	// a sandbox. Then no server is started, and the other fields must be empty.
+	Address string
+
 	Path string   // of the command; empty: sandboxrun, looked for in PATH
 	Root string   // its --root; empty: the usual state directory
 	Env  []string // its environment, from which a policy's env.allow takes variables; nil: that of this process
@@ -47,9 +54,10 @@ func (e *Error) Error() string {
 // ErrClosed is the error of what was asked of a server that has ended.
 var ErrClosed = errors.New("the sandboxrun server has ended")
 
-// Client is a server. It may be used by many goroutines.
+// Client is a server, or a connection to one. It may be used by many goroutines.
 type Client struct {
-	cmd   *exec.Cmd
+	cmd   *exec.Cmd // nil: somebody else has started it
+	conn  net.Conn  // to that one
 	write sync.Mutex
 	in    io.WriteCloser
 
@@ -71,8 +79,11 @@ type answer struct {
 	err    error
 }
 
-// Start starts a server.
+// Start starts a server, or connects to one.
 func Start(o Options) (*Client, error) {
+	if o.Address != "" {
+		return connect(o)
+	}
 	path := o.Path
 	if path == "" {
 		path = "sandboxrun"
@@ -99,10 +110,40 @@ func Start(o Options) (*Client, error) {
 	return c, nil
 }
 
-// Close ends every sandbox of the server, and the server.
+func connect(o Options) (*Client, error) {
+	if o.Path != "" || o.Root != "" || o.Env != nil {
+		return nil, errors.New("client: Options has an Address, and what a new server is to have")
+	}
+	network := "tcp"
+	if strings.Contains(o.Address, "/") {
+		network = "unix"
+	}
+	conn, err := net.Dial(network, o.Address)
+	if err != nil {
+		return nil, &Error{Code: "no_server", Message: fmt.Sprintf("connect to %q: %v", o.Address, err), Hint: "start it: sandboxrun serve --socket PATH"}
+	}
+	c := &Client{conn: conn, in: halfCloser{conn}, calls: map[int64]*call{}, ended: make(chan struct{})}
+	go c.read(conn)
+	return c, nil
+}
+
+// halfCloser closes the way to the server alone: its end of the other way says that all sandboxes are gone.
+type halfCloser struct{ net.Conn }
+
+func (h halfCloser) Close() error {
+	if half, ok := h.Conn.(interface{ CloseWrite() error }); ok {
+		return half.CloseWrite()
+	}
+	return h.Conn.Close()
+}
+
+// Close ends every sandbox of the client, and the server that it has started.
 func (c *Client) Close() error {
 	err := c.in.Close()
 	<-c.ended
+	if c.conn != nil {
+		return errors.Join(err, c.conn.Close())
+	}
 	return errors.Join(err, c.cmd.Wait())
 }
 

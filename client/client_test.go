@@ -6,7 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -193,4 +195,105 @@ func Example() {
 		fmt.Println(err)
 	}
 	// Output: 42
+}
+
+// TestAddress: clients of one server at a socket, through a forwarded port too, have sandboxes of their own, which end with them.
+func TestAddress(t *testing.T) {
+	path := os.Getenv(envBinary)
+	if path == "" {
+		t.Skipf("%s names no command to test", envBinary)
+	}
+	socket := filepath.Join(t.TempDir(), "s")
+	server := exec.Command(path, "--root", filepath.Join(t.TempDir(), "state"), "serve", "--socket", socket)
+	if err := server.Start(); err != nil {
+		t.Fatal(err)
+	}
+	stop := func() {
+		_ = server.Process.Signal(os.Interrupt)
+		_ = server.Wait()
+	}
+	defer stop()
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
+		if _, err := os.Stat(socket); err == nil {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatal("the server does not listen")
+		}
+	}
+	var clients []*client.Client
+	var boxes []*client.Sandbox
+	for _, address := range []string{socket, forward(t, socket)} {
+		c, err := client.Start(client.Options{Address: address})
+		if err != nil {
+			t.Fatal(err)
+		}
+		sb, err := c.Create(t.Context(), policy())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if out, err := sb.Command("echo", "there").Output(); err != nil || string(out) != "there\n" {
+			t.Errorf("%s: %q %v", address, out, err)
+		}
+		clients, boxes = append(clients, c), append(boxes, sb)
+	}
+	slow := boxes[0].Command("sleep", "300")
+	if err := slow.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if err := clients[0].Close(); err != nil {
+		t.Error(err)
+	}
+	var e *client.Error
+	if err := slow.Wait(); !errors.Is(err, client.ErrClosed) && !errors.As(err, &e) {
+		t.Errorf("what ran has ended with %v", err)
+	}
+	if err := boxes[1].Command("true").Run(); err != nil {
+		t.Errorf("the other client's sandbox: %v", err)
+	}
+	stop()
+	if err := boxes[1].Command("true").Run(); err == nil {
+		t.Error("a program has run without a server")
+	}
+	if err := clients[1].Close(); err != nil {
+		t.Error(err)
+	}
+	if _, err := client.Start(client.Options{Address: socket}); !errors.As(err, &e) || e.Code != "no_server" {
+		t.Error(err)
+	}
+	if _, err := client.Start(client.Options{Address: socket, Root: "/x"}); err == nil || errors.As(err, &e) {
+		t.Error(err)
+	}
+}
+
+// forward listens at a port and passes all on to a socket.
+func forward(t *testing.T, socket string) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.Close() })
+	go func() {
+		for {
+			in, err := l.Accept()
+			if err != nil {
+				return
+			}
+			out, err := net.Dial("unix", socket)
+			if err != nil {
+				_ = in.Close()
+				continue
+			}
+			go func() {
+				_, _ = io.Copy(out, in)
+				_ = out.(*net.UnixConn).CloseWrite()
+			}()
+			go func() {
+				_, _ = io.Copy(in, out)
+				_ = in.Close()
+			}()
+		}
+	}()
+	return l.Addr().String()
 }

@@ -35,7 +35,7 @@ type making struct {
 	lock    *os.File // process 1 has it open too
 	creator *os.File // the socket to process 1
 	relay   *relayproc.Process
-	own     []unix.SockFilter // the compiled filter
+	filter  []unix.SockFilter // compiled
 	short   *forkexec.Launch  // if it was made before the sandbox had its id
 	confirm func() error      // nil, or what may still refuse it
 }
@@ -105,7 +105,7 @@ func (m *making) build() (err error) {
 		return fmt.Errorf("create sandbox: %w", err)
 	}
 	sb.store.phase("state directory")
-	compiled := compileFilters(m.plan)
+	compiled := compileFilter(m.plan)
 	checks := check.New(m.plan.Checks, m.plan.View, sb.store.path)
 	m.plan = sb.sabotage(m.plan)
 	trees, err := build.OpenTrees(m.plan)
@@ -130,12 +130,10 @@ func (m *making) build() (err error) {
 		return err
 	}
 	sb.store.phase("files")
-	filter, err := compiled()
-	if err != nil {
+	if m.filter, err = compiled(); err != nil {
 		return fail(fault.SandboxUnavailable, "", "create sandbox: %w", err)
 	}
-	m.own, sb.asking = filter.own, filter.asking
-	sb.state.Checks, err = checks.Run(sb.checked(filter.own))
+	sb.state.Checks, err = checks.Run(sb.checked(m.filter))
 	sb.store.phase("checks")
 	return err
 }
@@ -190,7 +188,7 @@ func (m *making) complete(of *os.File, o Options) error {
 	if err := m.begin(o); err != nil {
 		return err
 	}
-	sealed, err := sb.seal(m.plan, m.short, m.root, m.own)
+	sealed, err := sb.seal(m.plan, m.short, m.root, m.filter)
 	if err != nil {
 		return err
 	}
@@ -228,7 +226,7 @@ func (m *making) begin(o Options) (err error) {
 		return err
 	}
 	if !o.Once && m.short == nil {
-		if m.short, err = sb.shortLaunch(m.own); err != nil {
+		if m.short, err = sb.shortLaunch(m.filter); err != nil {
 			return err
 		}
 	}

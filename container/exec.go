@@ -1,13 +1,13 @@
 package container
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 	"time"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/sandboxrun/sandboxrun/container/chmod"
 	"github.com/sandboxrun/sandboxrun/container/deny"
 	"github.com/sandboxrun/sandboxrun/container/disk"
 	"github.com/sandboxrun/sandboxrun/container/enforce"
@@ -17,7 +17,6 @@ import (
 	"github.com/sandboxrun/sandboxrun/container/relayproc"
 	"github.com/sandboxrun/sandboxrun/container/result"
 	"github.com/sandboxrun/sandboxrun/container/sabotage"
-	"github.com/sandboxrun/sandboxrun/container/setgroup"
 	"github.com/sandboxrun/sandboxrun/container/stream"
 	"github.com/sandboxrun/sandboxrun/fault"
 	"github.com/sandboxrun/sandboxrun/forkexec"
@@ -39,8 +38,8 @@ type Running struct {
 	denied   *deny.Found
 	detached bool
 	redactor *record.Redactor
-	warnings []string      // of its start
-	asking   chan struct{} // to be closed in the end, where its filter asks
+	view     *result.View // what it alone sees; nil: what its sandbox shows
+	warnings []string     // of its start
 	carried  carriedBy
 	refusals *relayproc.Refusals
 	board    *guard.Board // shared with its guard; nil: it has none
@@ -110,6 +109,9 @@ func (sb *Sandbox) begin(req Request) (_ *Running, err error) {
 	r := &Running{sb: sb, started: started, limits: sb.effective(req), redactor: req.redactor, args: req.Args}
 	cmd, x, err := sb.decide(req, in)
 	r.cwd = cmd.Dir
+	if x != nil {
+		r.view = result.NewView(req.View.Name, x.Asked)
+	}
 	if err != nil {
 		return nil, r.refused(err)
 	}
@@ -172,7 +174,8 @@ func (r *Running) launch(req Request, cmd *forkexec.Command) error {
 	}
 	r.warnings = append(r.warnings, r.streams.Warnings...)
 	sabotage.Command(cmd)
-	r.process, err = r.launchAsking(cmd)
+	cmd.Asks = true
+	r.process, err = sb.launchIn(cmd)
 	r.streams.CloseTheirs()
 	if err != nil {
 		r.streams.CloseOurs()
@@ -180,6 +183,9 @@ func (r *Running) launch(req Request, cmd *forkexec.Command) error {
 		return r.notStarted(err, sb.explain(err, req))
 	}
 	r.Name = r.process.Name
+	if r.process.Listener != nil {
+		go chmod.Answer(r.process.Listener) //nolint:errcheck // without an answer the kernel refuses what is asked
+	}
 	r.streams.Start(r.process)
 	if r.process.View != nil { // while the program runs, since nobody waits for it now
 		r.carried.files, r.carried.failed = sb.files(r.process.View, r.cwd)
@@ -204,36 +210,6 @@ func (r *Running) ends(req Request) stream.Ends {
 	}
 }
 
-// launchAsking starts the program, with the filter that asks where the sandbox has one. Where somebody outside has a filter that
-// asks in place already the kernel allows no other.
-func (r *Running) launchAsking(cmd *forkexec.Command) (*forkexec.Process, error) {
-	if !r.sb.state.Launch.SetGroup {
-		return r.sb.launchIn(cmd)
-	}
-	asking := *cmd
-	var err error
-	if asking.Filter, err = r.sb.decodeFilter(r.sb.asking); err != nil {
-		return nil, err
-	}
-	got, closeAll, err := setgroup.Start(&asking)
-	if err != nil {
-		return nil, err
-	}
-	defer closeAll()
-	p, err := r.sb.launchIn(&asking)
-	var step *forkexec.StepError
-	if errors.As(err, &step) && step.Step == forkexec.StepFilter && errors.Is(step.Err, unix.EBUSY) {
-		return r.sb.launchIn(cmd)
-	}
-	if err == nil {
-		r.asking = make(chan struct{})
-		if err = got(r.asking); err != nil {
-			_ = p.Kill()
-		}
-	}
-	return p, err
-}
-
 // Signal passes a signal on. Those that a terminal sends go to the whole foreground, as they would from one.
 func (r *Running) Signal(sig unix.Signal) error {
 	if sig == unix.SIGINT || sig == unix.SIGQUIT {
@@ -249,9 +225,7 @@ func (r *Running) Cancel() error { return r.process.Cancel() }
 func (r *Running) Wait() (*result.Result, error) {
 	defer r.record.close()
 	st, err := r.process.Wait()
-	if r.asking != nil {
-		close(r.asking)
-	}
+	r.process.Listener.Close() // where it has one
 	r.streams.Wait()
 	r.refusals.Finish()
 	r.warnings = append(r.warnings, r.streams.Finish()...)
@@ -282,7 +256,7 @@ func (r *Running) Wait() (*result.Result, error) {
 // conclude says what has become of an exec. It judges those of the short way too (short.go).
 func (r *Running) conclude(st forkexec.Status, took time.Duration, full bool) *result.Result {
 	res := &result.Result{
-		Sandbox: r.sb.state.ID, Exec: r.Name, Isolated: r.sb.state.Isolated(), Merged: r.streams.Merged,
+		Sandbox: r.sb.state.ID, Exec: r.Name, Isolated: r.sb.state.Isolated(), Merged: r.streams.Merged, View: r.view.Redacted(r.redactor.Strings),
 		Usage: result.Usage{WallMS: result.Milliseconds(took)}, Limits: r.reported,
 	}
 	res.Judge(st, r.limits.Limits, full)

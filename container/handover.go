@@ -54,7 +54,7 @@ func (m *making) keepReady() error {
 		return err
 	}
 	defer f.Close()
-	if m.short, err = m.shortLaunch(m.own); err != nil {
+	if m.short, err = m.shortLaunch(m.filter); err != nil {
 		return err
 	}
 	return forkexec.TellProcess1(m.creator, forkexec.Ready, f, nil)

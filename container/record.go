@@ -67,7 +67,7 @@ func (r *Running) recordResult(res *result.Result) error {
 	}
 	u := res.Usage
 	run := &record.Run{
-		Exec: r.Name, ArgvSHA256: record.ArgvDigest(r.args), Cwd: r.cwd, Outcome: res.Outcome, Finding: res.Finding,
+		Exec: r.Name, ArgvSHA256: record.ArgvDigest(r.args), Cwd: r.cwd, View: (*record.View)(r.view), Outcome: res.Outcome, Finding: res.Finding,
 		ExitCode: res.ExitCode, Signal: res.Signal, Started: r.started, Ended: time.Now(),
 		Usage: record.Usage{
 			WallMS: u.WallMS, CPUMS: u.CPUMS, MaxRSSBytes: u.MaxRSSBytes, WrittenBytes: u.WrittenBytes, Processes: u.Processes,

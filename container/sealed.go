@@ -51,7 +51,7 @@ func (sb *Sandbox) seal(plan *spec.Plan, short *forkexec.Launch, dir *os.Root, f
 		return nil, err
 	}
 	sealed := forkexec.Sealed{
-		ID: sb.state.ID, Filter: forkexec.EncodeFilter(filter), Asking: sb.asking, State: data,
+		ID: sb.state.ID, Filter: forkexec.EncodeFilter(filter), State: data,
 		Policy: plan.PolicyPaths, Writable: sb.writable, Kept: sb.keptData,
 	}
 	if sb.state.Record != nil {
@@ -124,7 +124,7 @@ func (sb *Sandbox) believe(copied []byte) error {
 	if err != nil {
 		return err
 	}
-	sb.filter, sb.asking, sb.keptData, sb.policyPaths = sealed.Filter, sealed.Asking, sealed.Kept, sealed.Policy
+	sb.filter, sb.keptData, sb.policyPaths = sealed.Filter, sealed.Kept, sealed.Policy
 	return nil
 }
 
@@ -168,7 +168,7 @@ func (s *Store) find(id string) *Sandbox {
 			sb.Close()
 			return
 		}
-		sb.state, sb.filter, sb.asking, found = &st, sealed.Filter, sealed.Asking, sb
+		sb.state, sb.filter, found = &st, sealed.Filter, sb
 	})
 	return found
 }

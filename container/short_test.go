@@ -166,7 +166,6 @@ func TestShortWayIsForPlainExecs(t *testing.T) {
 	}
 	for name, change := range map[string]func(*State){
 		"a limit of the disk":          func(st *State) { st.Launch.Limits.Disk = 1 },
-		"a filter that asks":           func(st *State) { st.Launch.SetGroup = true },
 		"no further process":           func(st *State) { st.Launch.NoSpawn = true },
 		"a list of programs":           func(st *State) { st.Launch.Execute = []string{"/bin/sh"} },
 		"a record":                     func(st *State) { st.Record = &recording.Location{Dir: "/r"} },

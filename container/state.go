@@ -64,7 +64,6 @@ type Launch struct {
 	Mounts     []forkexec.Mount    `json:"mounts"`          // that each exec makes for itself
 	Steps      []forkexec.ViewStep `json:"steps,omitempty"` // and before these
 	Watch      []deny.Watch        `json:"watch,omitempty"`
-	SetGroup   bool                `json:"set_group,omitempty"` // see spec.Plan
 	Granted    []Granted           `json:"granted,omitempty"`
 	Held       Enforcement         `json:"held,omitzero"`
 	Nproc      bool                `json:"nproc,omitempty"` // see spec.Host
@@ -76,7 +75,7 @@ func newState(id string, plan *spec.Plan, owner *owner.Owner) *State {
 		Name: plan.Name, Policy: plan.PolicyFile, Digest: plan.PolicyDigest, Network: plan.Network, Relay: plan.Relay,
 		Weaker: plan.Weaker, Warnings: plan.Warnings, BestEffort: plan.BestEffort,
 		Launch: Launch{
-			Exec: plan.Exec, Namespaces: joined(plan), Mounts: build.ExecMounts(plan), Steps: build.ExecSteps(plan), Nproc: plan.Nproc, SetGroup: plan.SetGroup,
+			Exec: plan.Exec, Namespaces: joined(plan), Mounts: build.ExecMounts(plan), Steps: build.ExecSteps(plan), Nproc: plan.Nproc,
 		},
 	}
 }
@@ -143,7 +142,6 @@ type Sandbox struct {
 	kept        *spec.Kept
 	keptData    []byte
 	policyPaths []string
-	asking      []byte // the same, but it asks for modes; see package setgroup
 
 	writable []string // while it is created: see forkexec.Sealed
 

@@ -185,7 +185,7 @@ static void follow(struct fx_exec *x, struct fx_short *e, struct relay *streams,
 	ssize_t got = -1;
 	while (got < 0 || streams[0].from >= 0 || streams[1].from >= 0 || feed->to >= 0) {
 		int64_t again = got < 0 ? look_after(x, output_us) : 0;
-		struct pollfd p[9] = {{got < 0 ? status : -1, POLLIN, 0}, {sigfd, POLLIN, 0}};
+		struct pollfd p[10] = {{got < 0 ? status : -1, POLLIN, 0}, {sigfd, POLLIN, 0}};
 		int wait = fx_feed_wait(feed, p + 7), most = again > 0 ? (int)((again + 999) / 1000) : -1;
 		p[6] = (struct pollfd){got < 0 && l->thread && !l->ended_us ? l->wake : -1, POLLIN, 0};
 		for (int i = 0; i < 2; i++) {
@@ -194,12 +194,15 @@ static void follow(struct fx_exec *x, struct fx_short *e, struct relay *streams,
 			p[2 + i] = (struct pollfd){idle ? s->from : -1, POLLIN, 0};
 			p[4 + i] = (struct pollfd){idle || s->from < 0 ? -1 : s->to, POLLOUT, 0};
 		}
-		if (poll(p, 9, wait < 0 || (most >= 0 && most < wait) ? most : wait) < 0 && errno != EINTR)
+		p[9] = (struct pollfd){x->listener, POLLIN, 0};
+		if (poll(p, 10, wait < 0 || (most >= 0 && most < wait) ? most : wait) < 0 && errno != EINTR)
 			break;
 		if (p[0].revents)
 			got = read(status, &e->status, sizeof e->status);
 		if (p[1].revents)
 			pass_signal(sigfd, x, &output_us);
+		if (p[9].revents)
+			fx_answer_modes(x, p[9].revents & POLLIN);
 		for (int i = 0; i < 2; i++)
 			relay_move(&streams[i], p[2 + i].revents, p[4 + i].revents, &output_us);
 		fx_feed_move(feed, p + 7, &e->input_failed);
@@ -347,7 +350,7 @@ static void short_exec(struct fx_request *q, char **env)
 	memset(&x, 0, sizeof x);
 	memset(&la, 0, sizeof la);
 	x.limits = e->limits = &limits;
-	x.listener = -1;
+	x.asks = 1;
 	limits.started_us = fx_now_us();
 	if (prepare(&x, e, &la, q, env) < 0)
 		return;
@@ -361,6 +364,7 @@ static void short_exec(struct fx_request *q, char **env)
 	fx_start(&x);
 	if (x.step != FX_OK) {
 		restore_signals(&was);
+		close(x.listener);
 		if (x.reaper_pidfd >= 0) {
 			syscall(SYS_pidfd_send_signal, x.reaper_pidfd, SIGKILL, NULL, 0);
 			waitid(P_PIDFD, (id_t)x.reaper_pidfd, NULL, WEXITED | __WALL);

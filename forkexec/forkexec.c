@@ -381,6 +381,10 @@ void fx_start(struct fx_exec *x)
 	int dumpable = prctl(PR_GET_DUMPABLE, 0, 0, 0, 0), helper = -1;
 	x->reaper_pidfd = x->program_pidfd = x->master = x->slave = x->view[0] = x->view[1] = -1;
 	x->helpers[0] = x->helpers[1] = x->cancelled = 0;
+	if (fx_open_listener(x) < 0) {
+		fail(x, FX_SPAWN, 0);
+		return;
+	}
 	block_signals(&before);
 	int pid = clone(join, stack(x, 0), CLONE_VM | CLONE_FILES | CLONE_PIDFD | SIGCHLD, x, &helper);
 	if (pid < 0)
@@ -397,6 +401,7 @@ void fx_start(struct fx_exec *x)
 		close(helper);
 	if (x->slave >= 0)
 		close(x->slave);
+	fx_take_listener(x);
 	if (x->cancelled || (x->limits && x->limits->why != FX_BY_ITSELF)) {
 		x->step = FX_OK; // whatever the helpers say of it
 		return;

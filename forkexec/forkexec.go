@@ -56,7 +56,7 @@ type Command struct {
 	Filter     []unix.SockFilter
 	Execute    []string // the only files that it can execute, by absolute paths without symlinks; empty: all
 	Once       bool     // the program can execute no other, nor again itself
-	Listener   *os.File // not nil: the filter asks, and its listener is sent over this socket
+	Asks       bool     // the filter asks: Process.Listener
 	// Puts are written before the program is executed, with its rights.
 	Puts []Put
 	// Result is descriptor 3 of the program; nil: it has none.
@@ -250,11 +250,14 @@ func Start(c *Command) (*Process, error) {
 	runtime.KeepAlive(c)
 	p := &Process{
 		Name: lim.name(), limits: lim, cancelled: unix.Signal(x.cancelled),
-		Terminal: file(x.master, "terminal"), status: statusR, reaper: file(x.reaper_pidfd, "pidfd"), program: file(x.program_pidfd, "pidfd"),
+		Terminal: file(x.master, "terminal"), Listener: listenerFile(x.listener), status: statusR, reaper: file(x.reaper_pidfd, "pidfd"), program: file(x.program_pidfd, "pidfd"),
 	}
 	if x.step != C.FX_OK {
 		viewOf(x).Close()
 		p.abandon()
+		if p.Listener != nil {
+			p.Listener.Close()
+		}
 		if p.Terminal != nil {
 			p.Terminal.Close()
 		}
@@ -277,7 +280,7 @@ func (c *Command) layout(m *cmem) (*C.struct_fx_exec, func()) {
 		uid_map: m.str(idMap(c.ShownUID, c.UID)), gid_map: m.str(idMap(c.ShownGID, c.GID)),
 		path: m.str(c.Path), argv: m.strs(c.Args), envp: m.strs(c.Env), dir: m.str(c.Dir),
 		umask: C.uint(c.Umask), rlimits: m.rlimits(c.Rlimits), n_rlimits: C.size_t(len(c.Rlimits)),
-		filter: m.filter(c.Filter), listener: -1, stacks: (*C.char)(unsafe.Pointer(stack)), signals: -1,
+		filter: m.filter(c.Filter), stacks: (*C.char)(unsafe.Pointer(stack)), signals: -1,
 		puts: m.puts(c.Puts), n_puts: C.size_t(len(c.Puts)), keep_view: C.int(number(c.KeepView)),
 	}
 	c.Extra.layout(m, x)
@@ -292,9 +295,7 @@ func (c *Command) layout(m *cmem) (*C.struct_fx_exec, func()) {
 			x.stdio[i] = C.int(f.Fd())
 		}
 	}
-	if c.Listener != nil {
-		x.listener = C.int(c.Listener.Fd())
-	}
+	x.asks = C.int(number(c.Asks && len(c.Filter) > 0))
 	x.drop_groups, x.once = C.int(number(c.DropGroups)), C.int(number(c.Once))
 	if len(c.Execute) > 0 {
 		x.execute, x.n_execute = m.strs(c.Execute), C.size_t(len(c.Execute))
@@ -352,6 +353,15 @@ func RlimitName(resource int) string {
 		unix.RLIMIT_NPROC: "RLIMIT_NPROC", unix.RLIMIT_CORE: CoreLimit,
 	}
 	return cmp.Or(names[resource], fmt.Sprint(resource))
+}
+
+// listenerFile is a file whose readers do not take a thread each.
+func listenerFile(fd C.int) *os.File {
+	if fd < 0 {
+		return nil
+	}
+	_ = unix.SetNonblock(int(fd), true)
+	return file(fd, "seccomp")
 }
 
 // file is a descriptor that a start has made; nil if it has not.

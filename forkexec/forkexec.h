@@ -222,7 +222,8 @@ struct fx_exec {
 	size_t n_execute;       // 0: all
 	int once;               // the program can execute no other
 	uint64_t key[3];        // with which the launcher itself executes it; see once.c
-	int listener;           // a socket over which the filter's listener is sent to us, or -1
+	int asks;               // the filter asks: listener is where
+	int ask[2];             // the sockets by which that is sent to us
 	int stub;               // the stub's memfd
 	int waiter;             // a pidfd whose end ends the exec, or -1
 	int status;             // where the reaper writes struct fx_status
@@ -247,6 +248,7 @@ struct fx_exec {
 	volatile int reaper_pidfd, program_pidfd;
 	volatile int cancelled; // the signal that has ended the start, or 0
 	volatile int master, slave; // the terminal's ends; the outer one is the launcher's
+	volatile int listener;  // of the filter, or -1
 	volatile int view[2];   // the root of the exec's view, and its mount namespace; or -1
 	volatile int helpers[2]; // pids of the two processes that led there, to be reaped by us
 };
@@ -318,7 +320,7 @@ int64_t fx_used_cpu(const struct fx_limits *l, int64_t cpu_us);
 int64_t fx_json_text(char *to, const char *from, size_t n);
 
 #define FX_GUARD 5 // container/guard/lib/guard.h has it too
-#define FX_LISTENER 3 // where the socket for the listener is until the program is executed
+#define FX_LISTENER 3 // where the socket for the filter's listener is until the program is executed
 int fx_load_filter(const struct fx_exec *x);
 int fx_load_once(struct fx_exec *x);
 void fx_start(struct fx_exec *x);
@@ -350,9 +352,9 @@ void fx_call(const struct fx_exec *x, int stage);
 #define FX_SEALED_FD 6                // of process 1; see stub.c and sealed.go
 #define FX_READY 'r'                  // the words to process 1; see stub.c
 #define FX_COMPLETE 'c'
-#define FX_SEALED_MAGIC 0x3465736273ull // "sbse4"; another for another layout
+#define FX_SEALED_MAGIC 0x3565736273ull // "sbse5"; another for another layout
 #define FX_SEALED_MAX (16 << 20)
-#define FX_LAUNCH_MAGIC 0x36786273u // "sbx6": the form of the launch file; see launch.go and plan.c
+#define FX_LAUNCH_MAGIC 0x37786273u // "sbx7": the form of the launch file; see launch.go and plan.c
 
 // One step of building a sandbox's view.
 enum fx_op_kind { FX_OP_MKDIR, FX_OP_SYMLINK, FX_OP_FILE, FX_OP_MOUNT, FX_OP_BIND, FX_OP_ATTR, FX_OP_MOVE, FX_OP_ROOT,
@@ -413,6 +415,7 @@ void fx_listen(struct fx_listen *l);
 // How this binary is started to be a relay (container/relayproc/relay.go): with these two words, an id, and no variable.
 #define FX_RELAY_NAME "sandboxrun"
 #define FX_RELAY_COMMAND "relay"
+#define FX_MODES_COMMAND "modes" // answers what a filter asks of the short way: container/chmod
 
 enum fx_probe_step {
 	FX_PROBE_OK, FX_PROBE_USERNS, FX_PROBE_MAP, FX_PROBE_NAMESPACES, FX_PROBE_MOUNT, FX_PROBE_ATTR, FX_PROBE_NETWORK,

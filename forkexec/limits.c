@@ -64,11 +64,33 @@ int64_t fx_field(const char *text, const char *word)
 
 static int numeric(const char *name) { return name[0] >= '0' && name[0] <= '9'; }
 
+// first_number is the first entry of a list that is one.
+static const char *first_number(const char *buf, long n)
+{
+	for (long at = 0; at < n; at += ((const struct dirent64_ *)(buf + at))->len)
+		if (numeric(((const struct dirent64_ *)(buf + at))->name))
+			return ((const struct dirent64_ *)(buf + at))->name;
+	return "";
+}
+
+#define PROCESSES 256 // FIRST_PROCESS_ENTRY of fs/proc: where they begin in a list of /proc. To list what stands before takes the longest
+
+// next_entries lists a directory on. In the exec's /proc it begins at the processes; where process 1 is not the first of them, it lists all.
+static long next_entries(int fd, char *buf, size_t size, int *proc)
+{
+	int skips = *proc && lseek(fd, PROCESSES, SEEK_SET) == PROCESSES;
+	long n = syscall(SYS_getdents64, fd, buf, size);
+	if (skips && strcmp(first_number(buf, n), "1") != 0 && lseek(fd, 0, SEEK_SET) == 0)
+		n = syscall(SYS_getdents64, fd, buf, size);
+	*proc = 0;
+	return n;
+}
+
 void fx_each(struct fx_look *k, int dir, const char *path, void (*call)(struct fx_look *, const char *))
 {
 	char buf[8192] __attribute__((aligned(8)));
-	int fd = openat(dir, path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	for (long n; fd >= 0 && !fx_look_late(k) && (n = syscall(SYS_getdents64, fd, buf, sizeof buf)) > 0;)
+	int fd = openat(dir, path, O_RDONLY | O_DIRECTORY | O_CLOEXEC), proc = strcmp(path, ".") == 0;
+	for (long n; fd >= 0 && !fx_look_late(k) && (n = next_entries(fd, buf, sizeof buf, &proc)) > 0;)
 		for (long at = 0; at < n;) {
 			struct dirent64_ *d = (struct dirent64_ *)(buf + at);
 			if (numeric(d->name) && fx_look_late(k)) // to ask costs a system call

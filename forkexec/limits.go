@@ -207,10 +207,13 @@ func (m *limits) release() {
 // their own: how long it takes to look at what a program has made is for the program to say, and must hold up nothing else.
 func (p *Process) supervise() {
 	m := p.limits
-	m.launcher = int64(C.fx_high_water())
 	first := p.sample() // before anything else, so that of every program something is known
-	m.ended.Go(func() { m.repeat(first, p.sample, nil) })
-	m.ended.Go(func() { m.repeat(0, p.clock, m.found) })
+	clock := p.clock()
+	m.ended.Go(func() {
+		m.launcher = int64(C.fx_high_water()) // it never falls, and takes as long as a tenth of an exec
+		m.repeat(first, p.sample, nil)
+	})
+	m.ended.Go(func() { m.repeat(clock, p.clock, m.found) })
 	if m.check != nil {
 		m.ended.Go(func() { m.repeat(0, p.checkElsewhere, nil) })
 	}

@@ -21,6 +21,9 @@ type Process struct {
 	// View is what the program sees, if it was to be kept. The caller closes it.
 	View *View
 
+	// Listener is where the filter asks, if it does. The caller closes it.
+	Listener *os.File
+
 	limits    *limits
 	cancelled unix.Signal // by which the start was ended
 	status    *os.File    // the reaper's report comes here

@@ -73,7 +73,7 @@ __attribute__((constructor(102))) static void humble(int argc, char **argv, char
 // are moved away first.
 static int set_stdio(const struct fx_exec *x)
 {
-	const int want[6] = {x->stdio[0], x->stdio[1], x->stdio[2], x->listener, x->result > 0 ? x->result : -1, x->guard > 0 ? x->guard : -1};
+	const int want[6] = {x->stdio[0], x->stdio[1], x->stdio[2], x->asks ? x->ask[1] : -1, x->result > 0 ? x->result : -1, x->guard > 0 ? x->guard : -1};
 	int away[6];
 	for (int i = 0; i < 6; i++)
 		if (want[i] >= 0 && (away[i] = fcntl(want[i], F_DUPFD_CLOEXEC, FX_GUARD + 1)) < 0)

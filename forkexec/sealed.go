@@ -21,7 +21,6 @@ type Sealed struct {
 	ID                 string
 	Launch             []byte   // see Launch.Encode; empty where a plain exec has more to do
 	Filter             []byte   // see EncodeFilter
-	Asking             []byte   // a filter that asks the launcher for modes, where there is one
 	State              []byte   // what state.json has
 	Record             string   // its record's directory, if it has one
 	Policy             []string // the files that its policy was read from
@@ -62,7 +61,7 @@ func (s *Sealed) File() (*os.File, error) {
 func (s *Sealed) write(f *os.File) error {
 	var b writer
 	b.numbers(C.FX_SEALED_MAGIC, s.StoreDev, s.StoreIno)
-	b.texts(s.ID, string(s.Launch), string(s.Filter), string(s.Asking), string(s.State), s.Record)
+	b.texts(s.ID, string(s.Launch), string(s.Filter), string(s.State), s.Record)
 	b.list(s.Policy)
 	b.list(s.Writable)
 	b.texts(string(s.Kept))
@@ -127,7 +126,7 @@ func decodeSealed(data []byte) (*Sealed, error) {
 	}
 	magic := number()
 	s := &Sealed{StoreDev: number(), StoreIno: number()}
-	s.ID, s.Launch, s.Filter, s.Asking, s.State, s.Record = string(text()), text(), text(), text(), text(), string(text())
+	s.ID, s.Launch, s.Filter, s.State, s.Record = string(text()), text(), text(), text(), string(text())
 	for _, list := range []*[]string{&s.Policy, &s.Writable} {
 		for n := number(); n > 0 && !bad; n-- {
 			*list = append(*list, string(text()))

@@ -91,6 +91,9 @@ void fx_event_started(struct fx_short *s, const struct fx_launch *la, const char
 int fx_open_result(struct fx_short *s, const struct fx_launch *la, const struct fx_request *q);
 void fx_discard_result(struct fx_short *s);
 
+// fx_answer_modes closes the filter's listener, unless something is asked there: then somebody else answers from now on.
+void fx_answer_modes(struct fx_exec *x, int asked);
+
 // fx_answer ends this process where all that can be said of an exec is that its program has exited by itself.
 void fx_answer(struct fx_short *s, const struct fx_launch *la, const struct fx_request *q);
 

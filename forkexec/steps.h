@@ -23,6 +23,8 @@ static inline int has_other_ids(const struct fx_exec *x) { return x->uid != 0 ||
 int fx_drop_privileges(void);
 int fx_set_rlimit(const struct fx_rlimit *want);
 int fx_program(void *exec);
+int fx_open_listener(struct fx_exec *x);
+void fx_take_listener(struct fx_exec *x);
 int fx_restrict_execution(struct fx_exec *x);
 
 #endif

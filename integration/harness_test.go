@@ -42,27 +42,32 @@ func TestNodeClient(t *testing.T) {
 	})
 }
 
-// TestGoClient: what client/client_test.go has in detail, as everybody.
+// TestGoClient: what client/client_test.go has in detail, as everybody, by a server of its own and by one at a socket.
 func TestGoClient(t *testing.T) {
 	flavours(t, func(b *box) {
-		c, err := goclient.Start(goclient.Options{Path: w.binary, Root: b.state, Env: b.env})
-		if err != nil {
-			b.t.Fatal(err)
+		socket, stop := b.socket()
+		for _, o := range []goclient.Options{{Path: w.binary, Root: b.state, Env: b.env}, {Address: socket}} {
+			c, err := goclient.Start(o)
+			if err != nil {
+				b.t.Fatal(err)
+			}
+			sb, err := c.Create(b.t.Context(), goclient.Policy{Inline: tmpfsPolicy()})
+			if err != nil {
+				b.t.Fatal(err)
+			}
+			cmd := sb.Command("cat", "f")
+			cmd.Put = map[string][]byte{"f": []byte("typed")}
+			out, err := cmd.Output()
+			if err != nil || string(out) != "typed" {
+				b.t.Errorf("%q %v", out, err)
+			}
+			same(b.t, "sandboxes", 1, len(b.ids()))
+			if err := c.Close(); err != nil {
+				b.t.Error(err)
+			}
+			same(b.t, "sandboxes left", 0, len(b.ids()))
 		}
-		sb, err := c.Create(b.t.Context(), goclient.Policy{Inline: tmpfsPolicy()})
-		if err != nil {
-			b.t.Fatal(err)
-		}
-		cmd := sb.Command("cat", "f")
-		cmd.Put = map[string][]byte{"f": []byte("typed")}
-		out, err := cmd.Output()
-		if err != nil || string(out) != "typed" {
-			b.t.Errorf("%q %v", out, err)
-		}
-		if err := c.Close(); err != nil {
-			b.t.Error(err)
-		}
-		same(b.t, "sandboxes left", 0, len(b.ids()))
+		stop()
 	})
 }
 

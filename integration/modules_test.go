@@ -187,5 +187,9 @@ func TestHideModulesInViews(t *testing.T) {
 			b.t.Errorf("in the sandbox's own directories: %v", got)
 		}
 		b.run("exec", "--read", b.path("more"), "box", "true").exits(0).complains("one exec alone sees it there")
+		hidden := filepath.Join(m.site, "single.py")
+		if got := m.look("box", nil, []string{hidden}, nil, "--deny", hidden)[hidden]; got[0] != "FileNotFoundError" {
+			b.t.Errorf("denied for one exec: %v", got)
+		}
 	})
 }

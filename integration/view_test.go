@@ -1,12 +1,17 @@
 package integration
 
 import (
+	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/sandboxrun/sandboxrun/container/result"
+	"github.com/sandboxrun/sandboxrun/record"
 )
 
 // everyWay looks in each process that /proc shows for a file of a view, by all that leads into another one's files, and for its name among the
@@ -213,6 +218,63 @@ func TestViewsAreChecked(t *testing.T) {
 		}
 		b.run("exec", "--view", "judge", "box", "touch", "/w/ran").exits(0)
 		b.run("delete", "box").exits(0)
+	})
+}
+
+// TestViewsCarryAndTell: files are put and collected where the exec sees them, and its result and the record say what it alone saw.
+func TestViewsCarryAndTell(t *testing.T) {
+	flavours(t, func(b *box) {
+		b.file("w/tests/keep", "")
+		b.file("w/dir/x", "THE-HIDDEN")
+		b.file("tests/case", "THE-CASE")
+		p := b.policy(object{
+			"workspace": object{"source": b.path("w"), "path": "/w"},
+			"views":     object{"judge": object{"bind": []object{{"source": b.path("tests"), "target": "/w/tests"}}}},
+		})
+		b.run("create", "--policy", p, "--record", b.path("rec"), "box").exits(0)
+		r := b.carried("--view", "judge", "--deny", b.path("w/dir"), "--read", b.path("tests"), "--put", b.path("tests/case")+":put", "--collect", "put",
+			"--collect", "tests/*", "--collect", "dir/x", "box", "--", "cat", "put", "tests/case")
+		var got []string
+		for _, c := range r.Collected {
+			got = append(got, fmt.Sprint(c.Path, " ", c.Text, " ", c.Error != nil))
+		}
+		same(t, "what was collected", "put THE-CASE false, tests/case THE-CASE false, dir/x  true", strings.Join(got, ", "))
+		same(t, "the output", "THE-CASETHE-CASE", r.Stdout)
+		want := result.View{Name: "judge", Read: []string{b.path("tests")}, Bind: []string{b.path("tests") + ":/w/tests"}, Deny: []string{b.path("w/dir")}}
+		if r.View == nil || !reflect.DeepEqual(*r.View, want) {
+			t.Errorf("the result says %+v, not %+v", r.View, want)
+		}
+		// What the view shows is not written, and what it hides neither.
+		for _, to := range []string{"tests/new", "dir/new"} {
+			if r := b.carried("--view", "judge", "--deny", b.path("w/dir"), "--put", b.path("tests/case")+":"+to, "box", "true"); r.Error == nil || r.Error.Code != "put_failed" {
+				t.Errorf("put %s: %+v", to, r.Error)
+			}
+		}
+		if r := b.carried("box", "true"); r.View != nil {
+			t.Errorf("without a view the result says %+v", r.View)
+		}
+		// put and get are no exec's: they see the sandbox.
+		b.run("get", "box", "tests/case", b.path("got")).exits(125)
+		b.run("put", "box", b.path("tests/case"), "tests/put").exits(0)
+		same(t, "what was put", "THE-CASE", b.read(b.path("w/tests/put")))
+
+		b.run("delete", "box").exits(0)
+		b.run("verify", b.path("rec")).exits(0)
+		var views []*result.View
+		for line := range strings.Lines(b.read(b.path("rec", record.FileName))) {
+			var run struct {
+				Event string
+				View  *result.View
+			}
+			b.mustDo(json.Unmarshal([]byte(line), &run))
+			if run.Event == record.KindRun {
+				views = append(views, run.View)
+			}
+		}
+		// The second and third were not started.
+		if len(views) != 4 || views[2] == nil || views[3] != nil || !reflect.DeepEqual(*views[0], want) {
+			t.Errorf("the record says %+v, not %+v first", views, want)
+		}
 	})
 }
 

@@ -108,7 +108,8 @@ type Run struct {
 	Exec       string    `json:"exec"`
 	ArgvSHA256 string    `json:"argv_sha256"` // ArgvDigest
 	Cwd        string    `json:"cwd"`
-	Outcome    string    `json:"outcome"` // these four are as in the result
+	View       *View     `json:"view,omitempty"` // as in the result
+	Outcome    string    `json:"outcome"`        // these four are as in the result
 	Finding    *string   `json:"finding"`
 	ExitCode   int       `json:"exit_code"`
 	Signal     *string   `json:"signal"`
@@ -120,6 +121,14 @@ type Run struct {
 	Stderr     Stream    `json:"stderr"`
 	Limits     []Limit   `json:"limits"`
 	Network    Traffic   `json:"network"`
+}
+
+// View is what an exec alone saw besides, or did not see. Paths are the host's.
+type View struct {
+	Name string   `json:"name,omitempty"`
+	Read []string `json:"read,omitempty"`
+	Bind []string `json:"bind,omitempty"`
+	Deny []string `json:"deny,omitempty"`
 }
 
 // Usage is what an exec used, as in its result.

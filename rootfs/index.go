@@ -232,3 +232,8 @@ func (s *Index) MakeDirs(p string) {
 func (m *Mount) leavesOut(inside string) bool {
 	return slices.ContainsFunc(m.Without, func(name string) bool { return pathname.Within(inside, pathname.Join(m.Target, name)) })
 }
+
+// HasGone reports whether a path is one of View.Gone, or lies below one.
+func (v *View) HasGone(inside string) bool {
+	return slices.ContainsFunc(v.Gone, func(g Gone) bool { return pathname.Within(inside, g.Inside) })
+}

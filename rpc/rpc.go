@@ -123,7 +123,7 @@ func Serve(ctx context.Context, in io.Reader, out io.Writer, handler Handler) er
 	})
 	defer stop()
 	ended := make(chan error, 1)
-	go func() { ended <- c.read(ctx, in) }()
+	go c.read(ctx, bufio.NewReaderSize(in, 64<<10), ended)
 	go c.write(out, cancel)
 	var err error
 	select {
@@ -142,18 +142,26 @@ func Serve(ctx context.Context, in io.Reader, out io.Writer, handler Handler) er
 	return err
 }
 
-func (c *Conn) read(ctx context.Context, in io.Reader) error {
-	r := bufio.NewReaderSize(in, 64<<10)
+// read reads requests. Who has read one leaves reading to another goroutine and answers it itself: to wake somebody else for that would
+// take as long as a tenth of a short request.
+func (c *Conn) read(ctx context.Context, in *bufio.Reader, ended chan<- error) {
 	for {
-		line, err := readLine(r)
+		var r *Request
+		line, err := readLine(in)
 		if ctx.Err() != nil {
-			return context.Cause(ctx)
-		}
-		if err == nil && len(bytes.TrimSpace(line)) > 0 {
-			err = c.take(ctx, line)
+			err = context.Cause(ctx)
+		} else if err == nil && len(bytes.TrimSpace(line)) > 0 {
+			r, err = c.take(ctx, line)
 		}
 		if err != nil {
-			return err
+			ended <- err
+			return
+		}
+		if r != nil {
+			go c.read(ctx, in, ended)
+			c.run(ctx, r)
+			c.leave(r)
+			return
 		}
 	}
 }
@@ -175,8 +183,8 @@ func readLine(r *bufio.Reader) ([]byte, error) {
 	}
 }
 
-// take begins to answer a request. An error ends the connection: after a line that is no JSON nothing that follows can be trusted.
-func (c *Conn) take(ctx context.Context, line []byte) error {
+// take takes a request in, or refuses it: then there is none to answer. An error ends the connection: after a line that is no JSON nothing that follows can be trusted.
+func (c *Conn) take(ctx context.Context, line []byte) (*Request, error) {
 	var m message
 	if err := json.Unmarshal(line, &m); err != nil {
 		code := CodeParse
@@ -184,21 +192,17 @@ func (c *Conn) take(ctx context.Context, line []byte) error {
 			code = CodeRequest
 		}
 		_ = c.respond(response{ID: json.RawMessage("null"), Error: &Error{Code: code, Message: "no request of JSON-RPC: " + err.Error()}})
-		return fmt.Errorf("read request: %w", err)
+		return nil, fmt.Errorf("read request: %w", err)
 	}
 	if wrong := m.check(); wrong != "" {
-		return c.respond(response{ID: orNull(m.ID), Error: &Error{Code: CodeRequest, Message: wrong}})
+		return nil, c.respond(response{ID: orNull(m.ID), Error: &Error{Code: CodeRequest, Message: wrong}})
 	}
 	r := &Request{ID: string(m.ID), Method: m.Method, Params: m.Params, Conn: c, size: len(line)}
 	if refused := c.admit(ctx, r); refused != nil {
-		return c.respond(response{ID: m.ID, Error: refused})
+		return nil, c.respond(response{ID: m.ID, Error: refused})
 	}
 	r.State = c.handler.Begin(r)
-	go func() {
-		defer c.leave(r)
-		c.run(ctx, r)
-	}()
-	return nil
+	return r, nil
 }
 
 // run answers a request when others have left room for it. An answer takes its room until it was written, so a client that does not read

@@ -26,6 +26,8 @@ type Kept struct {
 
 // Extra is what one exec sees besides, or does not see.
 type Extra struct {
+	// Asked is what it was made of: a view of the policy, and what the exec asks for besides.
+	Asked policy.View
 	// Mounts are mounted over the sandbox's own, in order. Masks come last.
 	Mounts []rootfs.Mount
 	// Again are targets of the sandbox's mounts below one of these, which would be hidden by it.
@@ -67,7 +69,7 @@ func (k *Kept) Extra(v policy.View, h *Host, own bool) (*Extra, error) {
 	if err != nil {
 		return nil, err
 	}
-	x := &Extra{After: after, Warnings: slices.DeleteFunc(slices.Clone(after.Skipped), func(s string) bool { return slices.Contains(before.Skipped, s) })}
+	x := &Extra{Asked: v, After: after, Warnings: slices.DeleteFunc(slices.Clone(after.Skipped), func(s string) bool { return slices.Contains(before.Skipped, s) })}
 	if err := x.compare(before, after); err != nil {
 		return nil, err
 	}
@@ -98,6 +100,7 @@ func (x *Extra) compare(before, after *rootfs.View) error {
 	for _, m := range after.Mounts { // parents come first
 		switch {
 		case m.Pin:
+		case m.Kind == rootfs.MountMask && before.HasGone(m.Target): // the sandbox has nothing there to be masked
 		case !sameMount(was[m.Target], m) && len(m.Without) > 0:
 			return fault.New(fault.ViewTarget, "grant it in the policy instead", "%s: modules that the policy hides in %q cannot be hidden for one exec alone", m.From, m.Target)
 		case !sameMount(was[m.Target], m) || m.Kind == rootfs.MountMask && over(m.Target):

@@ -27,7 +27,6 @@ type Plan struct {
 	Exec     Exec                `json:"exec"`
 	Network  string              `json:"network"` // the mode
 	Relay    *Relay              `json:"relay,omitempty"`
-	SetGroup bool                `json:"-"` // a writable grant is a tree whose directories have the set-group-id bit
 	LowPorts bool                `json:"-"` // programs may listen on ports below 1024 of the sandbox's own network
 	Limits   []Limit             `json:"limits,omitempty"`
 	Cgroups  Cgroups             `json:"cgroups,omitzero"` // those that enforce some limits

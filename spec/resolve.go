@@ -2,7 +2,6 @@ package spec
 
 import (
 	"fmt"
-	"io/fs"
 	"maps"
 	"path"
 	"slices"
@@ -11,7 +10,6 @@ import (
 	"github.com/sandboxrun/sandboxrun/netpolicy"
 	"github.com/sandboxrun/sandboxrun/rootfs"
 	"github.com/sandboxrun/sandboxrun/rootfs/compile"
-	"github.com/sandboxrun/sandboxrun/rootfs/hostfs"
 	"github.com/sandboxrun/sandboxrun/spec/policy"
 )
 
@@ -57,7 +55,6 @@ func Resolve(p *policy.Policy, h *Host) (*Plan, error) {
 		return nil, err
 	}
 	sockets(h, plan)
-	plan.SetGroup = setGroup(plan.View, h.Tree)
 	if err := limits(p, h, plan); err != nil {
 		return nil, err
 	}
@@ -117,14 +114,6 @@ func searched(p *policy.Policy, v *rootfs.View) []Search {
 			rel, below := strings.CutPrefix(s.Target, o.Target+"/")
 			return below && s.Writable == o.Writable && s.Source == path.Join(o.Source, rel)
 		})
-	})
-}
-
-// setGroup reports whether a writable grant is a set-group-id directory, in which files get the directory's group.
-func setGroup(v *rootfs.View, tree hostfs.Tree) bool {
-	return slices.ContainsFunc(v.Mounts, func(m rootfs.Mount) bool {
-		info, err := tree.Lstat(m.Source)
-		return m.Kind == rootfs.MountBind && m.Writable && m.Dir && err == nil && info.Mode&fs.ModeSetgid != 0
 	})
 }
 

@@ -29,19 +29,18 @@ type opened struct {
 
 // NewOpener takes the ids that the program has on the host. It takes a thread for itself where these are not the caller's.
 func NewOpener(uid, gid int) (*Opener, error) {
-	hdr := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
-	var caps [2]unix.CapUserData
-	if err := unix.Capget(&hdr, &caps[0]); err != nil {
+	caps, err := otherRights(uid)
+	if err != nil {
 		return nil, err
 	}
-	if uid == unix.Geteuid() && caps[0].Effective|caps[1].Effective == 0 {
+	if caps == nil {
 		return &Opener{}, nil
 	}
 	o := &Opener{requests: make(chan openRequest), closed: make(chan struct{})}
 	ready := make(chan error)
 	go func() {
 		runtime.LockOSThread() // the thread ends with the goroutine: no other may have these ids
-		err := become(uid, gid, &caps)
+		err := become(uid, gid, caps)
 		ready <- err
 		if err != nil {
 			return
@@ -60,6 +59,29 @@ func NewOpener(uid, gid int) (*Opener, error) {
 		return nil, err
 	}
 	return o, nil
+}
+
+// Become gives the calling thread, and no other, the rights of a program with these ids on the host. The goroutine must be locked to the
+// thread, and must end without unlocking it.
+func Become(uid, gid int) error {
+	caps, err := otherRights(uid)
+	if err != nil || caps == nil {
+		return err
+	}
+	return become(uid, gid, caps)
+}
+
+// otherRights gives the caller's capabilities if it has other rights than a program with that id; else nil.
+func otherRights(uid int) (*[2]unix.CapUserData, error) {
+	hdr := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	var caps [2]unix.CapUserData
+	if err := unix.Capget(&hdr, &caps[0]); err != nil {
+		return nil, err
+	}
+	if uid == unix.Geteuid() && caps[0].Effective|caps[1].Effective == 0 {
+		return nil, nil
+	}
+	return &caps, nil
 }
 
 // become changes this thread alone, so the raw calls: those of the library tell all threads. The real and effective ids stay, so

@@ -29,13 +29,25 @@ func ExecMounts(plan *spec.Plan) []forkexec.Mount {
 			forkexec.Mount{Source: p, Target: p, Flags: unix.MS_BIND},
 			forkexec.Mount{Target: p, Flags: unix.MS_BIND | unix.MS_REMOUNT | unix.MS_RDONLY | safe})
 	}
+	empty := "" // the first directory that is covered
+	hide := func(p string) {
+		m := hideProc(p)
+		switch {
+		case m.Type == "":
+		case empty == "":
+			empty = p
+		default: // to make a file system, and to destroy it, takes longer than all binds together
+			m = forkexec.Mount{Source: empty, Target: p, Flags: unix.MS_BIND}
+		}
+		list = append(list, m)
+	}
 	for _, p := range plan.Exec.Hide {
-		list = append(list, hideProc(p))
+		hide(p)
 	}
 	if hidesHierarchies(plan) {
 		list = append(list, forkexec.Mount{Source: hierarchies, Target: "/proc/cgroups", Flags: unix.MS_BIND})
 	}
-	list = append(list, hideProc(supervisorProc))
+	hide(supervisorProc)
 	for _, m := range plan.View.Mounts {
 		if m.PerExec && len(below(plan, m)) == 0 {
 			list = append(list, tmpfs(plan, m))

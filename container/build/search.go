@@ -15,7 +15,6 @@ import (
 	"github.com/sandboxrun/sandboxrun/forkexec"
 	"github.com/sandboxrun/sandboxrun/rootfs"
 	"github.com/sandboxrun/sandboxrun/rootfs/hostfs"
-	"github.com/sandboxrun/sandboxrun/rootfs/pathname"
 	"github.com/sandboxrun/sandboxrun/spec"
 )
 
@@ -235,7 +234,7 @@ func (l *searcher) note(list []string, rel string) []string {
 
 // hidden says whether a mask covers a path, or a mount is there already.
 func (l *searcher) hidden(inside string) bool {
-	if slices.ContainsFunc(l.view.Gone, func(g rootfs.Gone) bool { return pathname.Within(inside, g.Inside) }) {
+	if l.view.HasGone(inside) {
 		return true
 	}
 	for _, m := range l.view.Mounts {

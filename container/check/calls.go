@@ -57,7 +57,7 @@ func refusedCalls(s *hooks.Subject) []refused {
 		{"pidfd_getfd", unix.EPERM, unix.SYS_PIDFD_GETFD, []any{-1, 0, 0}},
 		{"process_madvise", unix.EPERM, unix.SYS_PROCESS_MADVISE, []any{-1, nowhere, 0, 0, 0}},
 		{"ioctl TIOCSTI", unix.EPERM, unix.SYS_IOCTL, []any{-1, tiocsti, nowhere}},
-		{"fchmod to a setuid mode", unix.EPERM, unix.SYS_FCHMOD, []any{-1, unix.S_ISUID | 0o755}},
+		{"fchmod to a setuid mode", unix.ENOSYS, unix.SYS_FCHMOD, []any{-1, unix.S_ISUID | 0o755}},
 		{"lease of a file", unix.EINVAL, unix.SYS_FCNTL, []any{-1, unix.F_SETLEASE, 0}},
 		{"watch for what is opened", unix.ENOSPC, unix.SYS_INOTIFY_ADD_WATCH, []any{-1, nowhere, unix.IN_OPEN}},
 		// A type that does not exist is looked at before the family, so that no module is loaded.

@@ -3,6 +3,7 @@ package lookup
 import (
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path"
 	"strconv"
@@ -26,6 +27,15 @@ type Root struct{ FD int }
 
 // Open never blocks, and never gives the launcher a controlling terminal, whatever a program has put at a name.
 func (in Root) Open(name string, flags uint64) (*os.File, error) {
+	fd, err := in.open(name, flags)
+	if err != nil {
+		return nil, err
+	}
+	return os.NewFile(uintptr(fd), name), nil
+}
+
+// open is Open without an os.File, which costs some system calls. Each exec opens a few files.
+func (in Root) open(name string, flags uint64) (int, error) {
 	if flags&unix.O_PATH == 0 {
 		flags |= unix.O_NOCTTY | unix.O_NONBLOCK
 	}
@@ -39,29 +49,35 @@ func (in Root) Open(name string, flags uint64) (*os.File, error) {
 		if errors.Is(err, unix.EINTR) || errors.Is(err, unix.EAGAIN) && try < maxRaces {
 			continue
 		}
-		if err != nil {
-			return nil, err
-		}
-		return os.NewFile(uintptr(fd), name), nil
+		return fd, err
 	}
 }
 
 // openRegular opens a file to read it if it is a regular one. What was looked at is what is opened, whatever the program puts in
 // its place meanwhile.
 func (in Root) openRegular(name string) (*os.File, error) {
-	at, err := in.Open(name, unix.O_PATH)
+	fd, err := in.regular(name)
 	if err != nil {
 		return nil, err
 	}
-	defer at.Close()
-	info, err := at.Stat()
-	if err == nil && !info.Mode().IsRegular() {
+	return os.NewFile(uintptr(fd), name), nil
+}
+
+// regular is openRegular without an os.File.
+func (in Root) regular(name string) (int, error) {
+	at, err := in.open(name, unix.O_PATH)
+	if err != nil {
+		return -1, err
+	}
+	defer unix.Close(at)
+	var st unix.Stat_t
+	if err = unix.Fstat(at, &st); err == nil && st.Mode&unix.S_IFMT != unix.S_IFREG {
 		err = unix.EACCES
 	}
 	if err != nil {
-		return nil, err
+		return -1, err
 	}
-	return os.OpenFile("/proc/self/fd/"+strconv.Itoa(int(at.Fd())), unix.O_RDONLY|unix.O_NONBLOCK|unix.O_NOCTTY, 0)
+	return unix.Open("/proc/self/fd/"+strconv.Itoa(at), unix.O_RDONLY|unix.O_NONBLOCK|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
 }
 
 // Find finds what a command names: a path, or a name that is looked for in PATH. It also makes sure that what
@@ -104,16 +120,16 @@ func (in Root) Find(name, dir, pathVar string) (string, error) {
 
 // executable says whether a file can be executed at all; whether this program may, the kernel decides.
 func (in Root) executable(name string) error {
-	f, err := in.Open(name, unix.O_PATH)
+	fd, err := in.open(name, unix.O_PATH)
 	if err != nil {
 		return err
 	}
-	defer f.Close()
-	info, err := f.Stat()
-	if err != nil {
+	defer unix.Close(fd)
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
 		return err
 	}
-	if !info.Mode().IsRegular() || info.Mode().Perm()&0o111 == 0 {
+	if st.Mode&unix.S_IFMT != unix.S_IFREG || st.Mode&0o111 == 0 {
 		return unix.EACCES
 	}
 	return nil
@@ -163,20 +179,37 @@ func (in Root) throughEnv(name string, line []string, pathVar string) error {
 		"%q needs the interpreter %q, which is not in the sandbox's PATH", name, asked)
 }
 
+// begun is a file of which the beginning has been read.
+type begun struct {
+	fd   int
+	head []byte
+}
+
+func (b begun) ReadAt(p []byte, at int64) (int, error) {
+	if at >= 0 && at+int64(len(p)) <= int64(len(b.head)) {
+		return copy(p, b.head[at:]), nil
+	}
+	n, err := unix.Pread(b.fd, p, at)
+	if err == nil && n < len(p) {
+		err = io.ErrUnexpectedEOF
+	}
+	return max(n, 0), err
+}
+
 // headSize is how much of a file is read at once: the first line of a script, and the header and segments of most ELF files.
 const headSize = 4096
 
 // interpreter is what a file says that it must be loaded by, with its arguments; empty if nothing, or if the file cannot be
 // read.
 func (in Root) interpreter(name string) []string {
-	f, err := in.openRegular(name)
+	fd, err := in.regular(name)
 	if err != nil {
 		return nil
 	}
-	defer f.Close()
+	defer unix.Close(fd)
 	head := make([]byte, headSize)
-	n, err := f.ReadAt(head, 0)
-	if n == 0 && err != nil {
+	n, err := unix.Pread(fd, head, 0)
+	if err != nil {
 		return nil
 	}
 	head = head[:n]
@@ -186,7 +219,7 @@ func (in Root) interpreter(name string) []string {
 	if len(head) <= elf.ClassAt || head[elf.ClassAt] != elf.Class64 { // the filter ends system calls of 32-bit programs
 		return nil
 	}
-	if interp, err := elf.Loader(f, head); err == nil && interp != "" {
+	if interp, err := elf.Loader(begun{fd, head}, head); err == nil && interp != "" {
 		return []string{interp}
 	}
 	return nil

@@ -51,6 +51,12 @@ func resultKeys() []resultKey {
 			{name: "path", kind: "string", meaning: "The path, relative to the working directory."},
 			{name: "why", kind: "string", meaning: "The reason as a sentence."},
 		}},
+		{name: "view", kind: "object", null: true, optional: true, meaning: "What this exec alone saw besides what its sandbox shows, or did not see, with --view, --read, --bind and --deny. All paths are the host's.", inner: []resultKey{
+			{name: "name", kind: "string", optional: true, meaning: "The name of the view in the policy."},
+			{name: "read", kind: "array", optional: true, meaning: "Paths that it saw at their own place, those of the policy's view first."},
+			{name: "bind", kind: "array", optional: true, meaning: "Paths that it saw at other places: SOURCE:TARGET."},
+			{name: "deny", kind: "array", optional: true, meaning: "Paths that were hidden from it."},
+		}},
 		{name: "usage", kind: "object", meaning: "What the exec used. All values are 0 if the program did not start.", inner: usageKeys()},
 		{name: "limits", kind: "array", optional: true, meaning: "Each limit of the exec.", inner: limitKeys()},
 		{name: "warnings", kind: "array", optional: true, meaning: "Warnings for the caller, such as a denied file that appeared, or output that could not be stored."},

@@ -12,6 +12,7 @@ import (
 
 	"github.com/sandboxrun/sandboxrun/fault"
 	"github.com/sandboxrun/sandboxrun/forkexec"
+	"github.com/sandboxrun/sandboxrun/rootfs"
 	"github.com/sandboxrun/sandboxrun/spec"
 	"github.com/sandboxrun/sandboxrun/spec/policy"
 	"github.com/sandboxrun/sandboxrun/transfer"
@@ -79,6 +80,7 @@ type Result struct {
 	Collected []Collected        `json:"collected,omitempty"` // see Carried.Collect
 	Dropped   []transfer.Dropped `json:"dropped,omitempty"`   // what was not collected as it was
 
+	View     *View        `json:"view,omitempty"` // what the exec alone saw, or did not see
 	Usage    Usage        `json:"usage"`
 	Limits   []spec.Limit `json:"limits,omitempty"`
 	Warnings []string     `json:"warnings,omitempty"`
@@ -101,6 +103,38 @@ type Answer struct {
 	Truncated bool   `json:"truncated"`
 	Text      string `json:"text"`
 	Base64    string `json:"base64,omitempty"` // all bytes, where they are no text
+}
+
+// View is what an exec alone sees besides what its sandbox shows, or does not see. Paths are the host's, and those of a view of the policy are
+// among them.
+type View struct {
+	Name string   `json:"name,omitempty"` // of a view of the policy
+	Read []string `json:"read,omitempty"`
+	Bind []string `json:"bind,omitempty"` // SOURCE:TARGET
+	Deny []string `json:"deny,omitempty"`
+}
+
+// NewView is a view with a policy's name for it, or without.
+func NewView(name string, v policy.View) *View {
+	paths := func(list []rootfs.Grant) (out []string) {
+		for _, g := range list {
+			out = append(out, g.Path)
+		}
+		return out
+	}
+	view := &View{Name: name, Read: paths(v.Read), Deny: paths(v.Deny)}
+	for _, b := range v.Binds {
+		view.Bind = append(view.Bind, b.Source+":"+b.Target)
+	}
+	return view
+}
+
+// Redacted is the view with other texts.
+func (v *View) Redacted(texts func([]string) []string) *View {
+	if v == nil {
+		return nil
+	}
+	return &View{v.Name, texts(v.Read), texts(v.Bind), texts(v.Deny)}
 }
 
 // Usage is what an exec used.

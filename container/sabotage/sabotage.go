@@ -116,10 +116,10 @@ func Command(cmd *forkexec.Command) {
 	case forkexec.Without("proc"):
 		drop(func(m forkexec.Mount) bool { return m.Type == "proc" })
 	case forkexec.Without("proc masks"):
-		drop(func(m forkexec.Mount) bool { return m.Source == "/dev/null" || m.Type == "tmpfs" })
+		drop(func(m forkexec.Mount) bool { return m.Type == "tmpfs" || covers(m) })
 	case forkexec.Without("proc read-only"):
 		drop(func(m forkexec.Mount) bool {
-			return m.Type == "" && m.Source != "/dev/null" && path.Dir(m.Target) == "/proc"
+			return m.Type == "" && !covers(m) && path.Dir(m.Target) == "/proc"
 		})
 	case forkexec.Without("filter"), forkexec.Without("no_new_privs"): // without that none can be loaded
 		cmd.Filter = nil
@@ -136,4 +136,9 @@ func Command(cmd *forkexec.Command) {
 	case forkexec.Without("control groups"):
 		cmd.Limits.Groups = nil
 	}
+}
+
+// covers says whether a mount hides something of /proc by a file or directory that is there already.
+func covers(m forkexec.Mount) bool {
+	return m.Type == "" && (m.Source == "/dev/null" || m.Source != m.Target && path.Dir(m.Source) == "/proc")
 }

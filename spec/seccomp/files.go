@@ -7,6 +7,7 @@ import (
 
 // setIDRules refuse to make a setuid or setgid file. Inside such a file gives nothing. In a writable grant it would give the caller's
 // rights, and with a root launcher root's, to everybody who executes it outside. systemd's RestrictSUIDSGID has the same rules.
+// In our own sandboxes the chmod calls are asked, not refused (container/chmod).
 func setIDRules() []specs.LinuxSyscall {
 	const creates, tmpfile = unix.O_CREAT, unix.O_TMPFILE &^ unix.O_DIRECTORY // without these open ignores its mode
 	// Either bit, as two tests that exclude each other.

@@ -29,7 +29,7 @@ import (
 //     notifications, inotify events of reading, sync, syncfs, cachestat, reads of cached pages only, dropping of pages;
 //   - resources of which the machine has one small pool: contexts of io_setup, huge pages;
 //   - a new RLIMIT_CORE, and any new limit of process 1;
-//   - making a file setuid or setgid, by chmod or as it is created; openat2 does not exist (ENOSYS), because a
+//   - making a file setuid or setgid, by chmod (container/chmod then sets the mode without the bit) or as it is created; openat2 does not exist (ENOSYS), because a
 //     filter cannot see its mode;
 //   - every other architecture's system calls, x32 included.
 //

@@ -1,4 +1,4 @@
-package setgroup
+package chmod
 
 import (
 	"runtime"
@@ -36,9 +36,20 @@ func TestAskingFilter(t *testing.T) {
 		t.Errorf("the filters ask at %d and %d places", count(asking, unix.SECCOMP_RET_USER_NOTIF), count(own, unix.SECCOMP_RET_USER_NOTIF))
 	}
 	for _, r := range profile.Syscalls {
-		if slices.Contains(r.Names, "creat") && refusesSetGroup(r) {
+		if slices.Contains(r.Names, "creat") && refusesMode(r) {
 			return // what makes files is refused as ever
 		}
 	}
 	t.Error("the profile's rules are not those that are looked for")
+}
+
+func TestOwnDescriptor(t *testing.T) {
+	for name, want := range map[string]int{
+		"/proc/self/fd/7": 7, "/proc/thread-self/fd/0": 0, "/dev/fd/12": 12, "/proc/self/fd/": -1, "/proc/self/fd/7/x": -1, "/proc/self/fd/-1": -1,
+		"/proc/self/fd/99999999999": -1, "proc/self/fd/7": -1, "/proc/1/fd/7": -1, "/dev/fd/x": -1, "": -1,
+	} {
+		if n, ok := ownDescriptor(name); ok != (want >= 0) || ok && n != want {
+			t.Errorf("%q: %d %v, not %d", name, n, ok, want)
+		}
+	}
 }

@@ -28,7 +28,7 @@ func outcomes(list []hooks.Result) map[string]hooks.Outcome {
 // What a policy asks for is proven, and what it does not ask for, or cannot be seen outside, is not called good.
 func TestChecksAtStart(t *testing.T) {
 	dir := t.TempDir()
-	for _, name := range []string{"in/answers", "in/table", "out/file", "secret"} {
+	for _, name := range []string{"in/answers", "in/hidden.py", "in/table", "out/file", "secret"} {
 		path := filepath.Join(dir, name)
 		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 			t.Fatal(err)
@@ -39,7 +39,7 @@ func TestChecksAtStart(t *testing.T) {
 	}
 	at := func(name string) string { return quote(filepath.Join(dir, name)) }
 	sb := sandboxOf(t, "files.read = ["+at("in")+"]\nfiles.write = ["+at("out")+", "+at("in/table")+"]\nfiles.deny = ["+at("in/answers")+"]\n"+
-		"files.secrets = ["+at("secret")+"]\nlimits.nofile = 50")
+		"files.secrets = ["+at("secret")+"]\nfiles.hide_modules = [\"hidden\"]\nlimits.nofile = 50")
 	for name, got := range outcomes(sb.state.Checks) {
 		want := hooks.Held
 		if name == "forwarded_ports_open" {

@@ -22,12 +22,13 @@ struct attempt {
 	int outcome, err;
 };
 
-// With attributes of the user's own: those of the machine's root are not to be had in a user namespace.
+// Such as hides names in a directory.
 static int overlay(void)
 {
-	if (mkdir("/tmp/lower", 0700) < 0 || mkdir("/tmp/upper", 0700) < 0 || mkdir("/tmp/work", 0700) < 0)
+	char options[FX_OVERLAY_OPTIONS];
+	if (mkdir("/tmp/lower", 0700) < 0 || mkdir("/tmp/without", 0700) < 0 || mknod("/tmp/without/hidden", S_IFCHR, 0) < 0 || chdir("/tmp/lower") < 0)
 		return -1;
-	return mount("overlay", "/tmp", "overlay", 0, "lowerdir=/tmp/lower,upperdir=/tmp/upper,workdir=/tmp/work,userxattr");
+	return fx_overlay_options(options, "/tmp/without") < 0 ? -1 : mount("overlay", "/tmp", "overlay", MS_RDONLY, options);
 }
 
 static int move_trees(void)

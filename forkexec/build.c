@@ -134,6 +134,25 @@ static int mount_op(const struct fx_op *o)
 	return r;
 }
 
+// hide_names mounts an overlay over a directory, which shows it without some names. The directory is named by the working directory, because
+// a path in the options could have a comma or a colon, or lead through a link. Nothing can be written to such an overlay: it has no
+// upper layer. It is mounted in a user namespace and without "userxattr", so it believes no attribute of a file.
+static int hide_names(const struct fx_op *o)
+{
+	char options[FX_OVERLAY_OPTIONS];
+	int at = open_unfollowed(o->target), r = -1;
+	if (at < 0)
+		return -1;
+	if (fx_overlay_options(options, o->source) == 0 && fchdir(at) == 0)
+		r = mount("overlay", ".", "overlay", MS_RDONLY | MS_NOSUID | MS_NODEV, options);
+	int saved = errno;
+	close(at);
+	if (chdir("/") < 0)
+		return -1;
+	errno = saved;
+	return r;
+}
+
 static int run_op(const struct fx_op *o)
 {
 	struct fx_mount_attr attr = {.attr_set = o->flags, .propagation = MS_PRIVATE};
@@ -161,6 +180,10 @@ static int run_op(const struct fx_op *o)
 		return show_cgroup(o);
 	case FX_OP_TIMES:
 		return set_times(AT_FDCWD, o->target, o->modified);
+	case FX_OP_WHITEOUT:
+		return mknod(o->target, S_IFCHR, 0);
+	case FX_OP_HIDE:
+		return LAYER("hidden modules", hide_names(o));
 	}
 	errno = EINVAL;
 	return -1;

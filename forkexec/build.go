@@ -30,6 +30,10 @@ const (
 	OpCgroup  OpKind = C.FX_OP_CGROUP  // mount control groups of version 2 at Target, if possible
 	OpNetwork OpKind = C.FX_OP_NETWORK // let group Flags ping, and if LowPorts everybody listen below 1024, in the sandbox's own network
 	OpTimes   OpKind = C.FX_OP_TIMES   // give Target the time Modified
+	// OpWhiteout makes at Target what hides a name in an overlay.
+	OpWhiteout OpKind = C.FX_OP_WHITEOUT
+	// OpHide mounts over the directory Target an overlay that shows it without the names that are whiteouts in the directory Source.
+	OpHide OpKind = C.FX_OP_HIDE
 )
 
 // Op is one step of building what a sandbox's programs see. Paths are the sandbox's.
@@ -98,5 +102,6 @@ func Build(target *os.File, namespaces int, ops []Op) (missing []string, err err
 func (k OpKind) String() string {
 	return [...]string{
 		"make directory", "make link", "make file", "mount", "bind", "protect", "mount", "change root to", "set", "mount", "set up the network", "set the time of",
+		"make whiteout", "hide names",
 	}[k]
 }

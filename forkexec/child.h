@@ -73,6 +73,15 @@ static inline void end_with_parent(int parent)
 		syscall(SYS_exit_group, 0);
 }
 
+// fx_overlay_options are those of an overlay that shows the working directory without what is hidden in a directory of whiteouts.
+#define FX_OVERLAY_OPTIONS 256
+static inline int fx_overlay_options(char *to, const char *whiteouts)
+{
+	int n = snprintf(to, FX_OVERLAY_OPTIONS, "lowerdir=%s:.,xino=off,redirect_dir=nofollow,metacopy=off", whiteouts);
+	errno = ENAMETOOLONG;
+	return n < 0 || n >= FX_OVERLAY_OPTIONS ? -1 : 0;
+}
+
 struct fx_exec;
 int fx_core_limit(const struct fx_exec *x, size_t *index);
 

@@ -358,7 +358,7 @@ void fx_call(const struct fx_exec *x, int stage);
 
 // One step of building a sandbox's view.
 enum fx_op_kind { FX_OP_MKDIR, FX_OP_SYMLINK, FX_OP_FILE, FX_OP_MOUNT, FX_OP_BIND, FX_OP_ATTR, FX_OP_MOVE, FX_OP_ROOT,
-	FX_OP_SYSCTL, FX_OP_CGROUP, FX_OP_NETWORK, FX_OP_TIMES };
+	FX_OP_SYSCTL, FX_OP_CGROUP, FX_OP_NETWORK, FX_OP_TIMES, FX_OP_WHITEOUT, FX_OP_HIDE };
 
 struct fx_op {
 	int kind;
@@ -428,6 +428,10 @@ int fx_probe_nproc(int uid, int gid, char *stacks);
 #define FX_ROOM 16 // processes and threads: more than making a sandbox takes
 int fx_probe_room(char *stacks);
 int fx_probe(int uid, int gid, char *stacks, int *err);
+
+// Directories, and for each why no overlay can hide a name in it: an errno, or 0.
+struct fx_overlays { int uid, gid; size_t n; const char *const *dirs; int *errs; };
+int fx_probe_overlays(struct fx_overlays *o, char *stacks);
 
 // What is tried by itself (ability.c).
 enum fx_ability { FX_CAN_OVERLAY, FX_CAN_MOVE_TREES, FX_CAN_NO_NEW_PRIVS, FX_CAN_FILTER, FX_CAN_KEYRING };

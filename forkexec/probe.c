@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <sys/mount.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -134,4 +135,47 @@ int fx_probe_nproc(int uid, int gid, char *stacks)
 	unblock_signals(&before);
 	reap(pid);
 	return pid > 0 && p.step > 0 && p.step <= PROBE_TASKS;
+}
+
+// try_overlay mounts an overlay over nothing of anybody's: on a file system in memory, which is mounted at /proc.
+static int try_overlay(const char *dir)
+{
+	char options[FX_OVERLAY_OPTIONS];
+	struct stat st;
+	if (chdir(dir) < 0 || mount("tmpfs", "/proc", "tmpfs", 0, "mode=755,size=64k") < 0 || fx_overlay_options(options, "/proc/without") < 0)
+		return -1;
+	if (mkdir("/proc/without", 0755) < 0 || mkdir("/proc/shown", 0755) < 0 || mknod("/proc/without/hidden", S_IFCHR, 0) < 0)
+		return -1;
+	if (mount("overlay", "/proc/shown", "overlay", MS_RDONLY | MS_NOSUID | MS_NODEV, options) < 0)
+		return -1;
+	if (stat("/proc/shown/hidden", &st) == 0)
+		return errno = EEXIST, -1;
+	return errno == ENOENT ? 0 : -1;
+}
+
+static int try_overlays(void *arg)
+{
+	struct fx_overlays *o = arg;
+	if (map_root(o->uid, o->gid) < 0 || unshare(CLONE_NEWNS) < 0 || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0)
+		return 1;
+	for (size_t i = 0; i < o->n; i++) {
+#ifdef FX_SABOTAGE
+		if (fx_without("overlays")) {
+			o->errs[i] = ENODEV;
+			continue;
+		}
+#endif
+		o->errs[i] = try_overlay(o->dirs[i]) < 0 ? errno : 0;
+		chdir("/");
+		umount2("/proc", MNT_DETACH); // with the overlay; if it is not mounted, the machine's own is locked and stays
+	}
+	return 0;
+}
+
+// fx_probe_overlays tries, in a mount namespace that is thrown away, in which directories an overlay can hide names.
+int fx_probe_overlays(struct fx_overlays *o, char *stacks)
+{
+	for (size_t i = 0; i < o->n; i++)
+		o->errs[i] = EPERM;
+	return in_child(try_overlays, stacks + 2 * FX_STACK, CLONE_NEWUSER, o);
 }

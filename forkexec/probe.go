@@ -53,6 +53,36 @@ func ProbeNproc() bool {
 	return C.fx_probe_nproc(C.int(os.Geteuid()), C.int(os.Getegid()), (*C.char)(unsafe.Pointer(stack))) != 0
 }
 
+// ProbeOverlays says for each directory why no overlay can hide a name in it for a sandbox; 0: one can. It tries, in a mount namespace that
+// is thrown away.
+func ProbeOverlays(dirs []string) []unix.Errno {
+	why := make([]unix.Errno, len(dirs))
+	if len(dirs) == 0 {
+		return why
+	}
+	var m cmem
+	defer m.pin.Unpin()
+	stack := stacks.Get().(*[C.FX_STACKS]byte)
+	defer stacks.Put(stack)
+	paths, errs := make([]*C.char, len(dirs)), make([]C.int, len(dirs))
+	for i, dir := range dirs {
+		paths[i] = m.str(dir)
+	}
+	m.pin.Pin(&paths[0])
+	m.pin.Pin(&errs[0])
+	o := &C.struct_fx_overlays{uid: C.int(os.Geteuid()), gid: C.int(os.Getegid()), n: C.size_t(len(dirs)), dirs: &paths[0], errs: &errs[0]}
+	if C.fx_probe_overlays(o, (*C.char)(unsafe.Pointer(stack))) < 0 {
+		for i := range why {
+			why[i] = unix.EPERM
+		}
+		return why
+	}
+	for i, e := range errs {
+		why[i] = unix.Errno(e)
+	}
+	return why
+}
+
 // MakingTakes is how many more processes and threads the caller must be able to have when a sandbox is made.
 const MakingTakes = C.FX_ROOM
 

@@ -98,6 +98,12 @@ func fileChecks() []Check {
 			Control: "the host's file exists", judge: judgeMasks,
 		},
 		{
+			Name: "modules_absent", Layer: "overlays",
+			Claim:    "a hidden module does not exist for the program",
+			Positive: "the directory around it is in the view", Negative: "lstat fails with ENOENT",
+			Control: "the host's file exists", judge: judgeGone,
+		},
+		{
 			Name: "proc_hidden", Layer: "masks of /proc",
 			Claim:    "the files of /proc that describe the machine are masked",
 			Positive: "the rest of /proc exists", Negative: "each of them is an empty device or directory",

@@ -19,6 +19,7 @@ const (
 	HiddenProc             // a masked file of /proc
 	ReadOnlyProc           // a part of /proc that is read-only
 	ReadOnlyOwn            // of the sandbox itself: its root, /dev, generated files
+	Gone                   // nothing is there, though the directory around it is shown
 	Foreign                // on a mount that is not a grant
 )
 
@@ -33,6 +34,8 @@ type Path struct {
 	Beside string // a directory beside it that has entries; empty: there is none
 	// Empty: a Mask that can be opened, and in which nothing is.
 	Empty bool
+	// Overlay: an overlay is mounted over the directory, so its numbers are not the host's.
+	Overlay bool
 	// NoExec: a WritableGrant from which no file is executed or mapped as code.
 	NoExec bool
 	// Idmapped: the mount shows the caller's files as files of the program.

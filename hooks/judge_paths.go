@@ -94,6 +94,30 @@ func judgeMasks(s *Subject, f *Facts, v *verdict) {
 	}
 }
 
+// judgeGone judges names that an overlay hides.
+func judgeGone(s *Subject, f *Facts, v *verdict) {
+	existing, all := 0, 0
+	s.each(f, v, func(p Path, seen PathSeen) {
+		all++
+		if seen.Outside.Err == nil {
+			existing++
+		}
+		switch {
+		case seen.Inside.Err == nil:
+			v.fail("%q is there", p.Inside)
+		case seen.Outside.Err != nil:
+			v.lack("%q does not exist outside: %v", p.Host, seen.Outside.Err)
+		case errors.Is(seen.Inside.Err, unix.ENOENT):
+			v.hold()
+		default:
+			v.lack("%q: %v", p.Inside, seen.Inside.Err)
+		}
+	}, Gone)
+	if all > 0 {
+		v.control = fmt.Sprintf("%d of %d exist outside", existing, all)
+	}
+}
+
 func judgeProc(s *Subject, f *Facts, v *verdict) {
 	null := unix.Mkdev(1, 3)
 	s.each(f, v, func(p Path, seen PathSeen) {
@@ -130,6 +154,8 @@ func judgeGrants(s *Subject, f *Facts, v *verdict) {
 			v.hold()
 		case seen.Outside.Err != nil:
 			v.lack("%q cannot be looked at outside: %v", p.Host, seen.Outside.Err)
+		case p.Overlay && in.Dir():
+			judgeRead(p, seen, s, v)
 		case !in.Same(seen.Outside) && seen.Changed:
 			v.lack("%q was replaced outside during the check", p.Host)
 		case !in.Same(seen.Outside):

@@ -22,6 +22,7 @@ func sound() (*Subject, *Facts) {
 			{Kind: ReadOnlyProc, Inside: "/proc/sys", Host: "/proc/sys"},
 			{Kind: ReadOnlyOwn, Inside: "/", Dir: true},
 			{Kind: Foreign, Inside: "/dev/null", Host: "/dev/null"},
+			{Kind: Gone, Inside: "/in/torch", Host: "/in/torch"},
 		},
 		ID: [2]uint32{2020000000, 2020000000},
 	}
@@ -42,6 +43,7 @@ func sound() (*Subject, *Facts) {
 			{Inside: dir(7, true), Outside: dir(8, false), Write: unix.EROFS},
 			{Inside: dir(9, true), Write: unix.EROFS},
 			{Changes: []Attempt{{"chmod", unix.EPERM}, {"unlink", unix.EROFS}}},
+			{Inside: gone, Outside: Node{Ino: 10}},
 		},
 		ProcDev: 77, HostID: [2]uint32{2020000000, 2020000000}, Privileged: true,
 		StatusAtEntry: map[string]string{"CapEff": "1ff", "NoNewPrivs": "0", "Seccomp": "0", "Seccomp_filters": "0"},
@@ -114,6 +116,16 @@ func TestJudge(t *testing.T) {
 		{"a denied path does not exist", func(_ *Subject, f *Facts) {
 			f.Paths[2].Inside, f.Paths[2].Outside = Node{Err: unix.ENOENT}, Node{Err: unix.ENOENT}
 		}, map[string]Outcome{"deny_unreadable": NotTested}},
+		{"a hidden module is there", func(_ *Subject, f *Facts) { f.Paths[9].Inside = Node{Ino: 77} }, map[string]Outcome{"modules_absent": Broken}},
+		{"a hidden module is there, and not outside", func(_ *Subject, f *Facts) {
+			f.Paths[9] = PathSeen{Inside: Node{Ino: 77}, Outside: Node{Err: unix.ENOENT}}
+		}, map[string]Outcome{"modules_absent": Broken}},
+		{"a hidden module does not exist outside", func(_ *Subject, f *Facts) { f.Paths[9].Outside = Node{Err: unix.ENOENT} }, map[string]Outcome{"modules_absent": NotTested}},
+		{"a hidden module cannot be looked for", func(_ *Subject, f *Facts) { f.Paths[9].Inside = Node{Err: unix.EACCES} }, map[string]Outcome{"modules_absent": NotTested}},
+		{"an overlay has numbers of its own", func(s *Subject, f *Facts) { s.Paths[0].Overlay, f.Paths[0].Inside.Ino = true, 99 }, nil},
+		{"an overlay over a file", func(s *Subject, f *Facts) {
+			s.Paths[0].Overlay, f.Paths[0].Inside.Ino, f.Paths[0].Inside.Mode = true, 99, unix.S_IFREG|0o644
+		}, map[string]Outcome{"grants_readable": Broken}},
 		{"a file of /proc is not covered", func(_ *Subject, f *Facts) { f.Paths[5].Inside = Node{Mode: unix.S_IFREG} }, map[string]Outcome{"proc_hidden": Broken}},
 		{"a directory of /proc is not covered", func(_ *Subject, f *Facts) { f.Paths[5].Inside = Node{Mode: unix.S_IFDIR, Dev: 77} }, map[string]Outcome{"proc_hidden": Broken}},
 		{"a grant is missing", func(_ *Subject, f *Facts) { f.Paths[0].Inside = Node{Err: unix.ENOENT} }, map[string]Outcome{"grants_readable": Broken, "readonly_not_writable": NotTested}},

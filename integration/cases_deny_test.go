@@ -109,6 +109,24 @@ func TestDenyBesideTheHost(t *testing.T) {
 	})
 }
 
+// TestHiddenBelowAShutDirectory: a directory above a grant that the launcher cannot search in the sandbox keeps no mask from being made.
+func TestHiddenBelowAShutDirectory(t *testing.T) {
+	flavours(t, func(b *box) {
+		shut, grant := b.mkdir("shut"), b.mkdir("shut/grant")
+		b.file("shut/grant/key", "THE-KEY")
+		b.file("shut/grant/hidden.py", "THE-MODULE")
+		b.file("shut/grant/free", "free")
+		if os.Geteuid() == 0 {
+			for _, p := range []string{shut, grant} {
+				b.mustDo(os.Chown(p, 65533, 65533))
+			}
+		}
+		b.mustDo(os.Chmod(shut, 0o700))
+		policy := b.files(grant, object{"read": []string{grant}, "deny": []string{grant + "/key"}, "hide_modules": []string{"hidden"}})
+		b.sh(policy, "cat free; cat key hidden.py; cat $(echo *); true").exits(0).prints("free").hides("THE-KEY", "THE-MODULE").complains("key: Permission denied")
+	})
+}
+
 // TestDenyInAShutDirectory: a denied file lies in a directory that the launcher cannot search in the sandbox, but that its owner or others
 // can. It is hidden with the directory, and stays so when the directory is opened meanwhile.
 func TestDenyInAShutDirectory(t *testing.T) {

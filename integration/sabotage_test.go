@@ -42,6 +42,7 @@ func sabotages() []sabotage {
 		{layer: "other name of a mask", notices: []string{"deny_unreadable"}},
 		{layer: "probe path", notices: []string{"probe_paths_absent"}},
 		{layer: "mask", notices: []string{"deny_unreadable"}},
+		{layer: "hidden modules", notices: []string{"modules_absent"}},
 		{layer: "grant", notices: []string{"grants_readable"}},
 		{layer: "read-only", notices: []string{"readonly_not_writable"}},
 		{layer: "writable", notices: []string{"workspace_writable"}},
@@ -114,10 +115,11 @@ func TestSabotage(t *testing.T) {
 	flavours(t, func(b *box) {
 		b.file("in/answers", "42")
 		b.file("in/table", "1,2")
+		b.file("in/hidden.py", "")
 		whole := object{
 			"files": object{
 				"read": []string{b.path("in")}, "deny": []string{b.path("in", "answers")}, "write": []string{b.mkdir("out")},
-				"secrets": []string{b.file("private/secret", "key")},
+				"secrets": []string{b.file("private/secret", "key")}, "hide_modules": []string{"hidden"},
 			},
 			"network": object{"ports": []int{9}},
 			"limits":  object{"nofile": 100, "memory": "64M", "pids": 30, "cpus": 1},

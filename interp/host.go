@@ -85,22 +85,23 @@ func (h host) hops(p string) []string {
 
 // patterns match names of files, and lines of them.
 type patterns struct {
-	versioned, anyPython, inBin, sharedLibs, numbered *regexp.Regexp
-	metadata, separator, finderPth, mapped            *regexp.Regexp
+	versioned, anyPython, inBin, sharedLibs, numbered    *regexp.Regexp
+	metadata, separator, finderPth, mapped, distribution *regexp.Regexp
 }
 
 func newPatterns() patterns {
 	re := regexp.MustCompile
 	return patterns{
-		versioned:  re(`^(python|pypy)\d+(\.\d+)?t?$`),
-		anyPython:  re(`^(python|pypy)[0-9.]*t?$`),
-		inBin:      re(`^(python|pypy|pip|pydoc|idle)\d*(\.\d+)?t?(-config)?$`),
-		sharedLibs: re(`^libpython.*\.(so|dylib)`),
-		numbered:   re(`\d+\.\d+|\d+-\w`),
-		metadata:   re(`^([A-Za-z0-9._]+?)(-[^-]+)*\.(dist-info|egg-info|egg-link)$`),
-		separator:  re(`[-_.]+`),
-		finderPth:  re(`^import (__editable__\w+)`),
-		mapped:     re(`'[^'\\]*': '(/[^'\\]*)'`),
+		versioned:    re(`^(python|pypy)\d+(\.\d+)?t?$`),
+		anyPython:    re(`^(python|pypy)[0-9.]*t?$`),
+		inBin:        re(`^(python|pypy|pip|pydoc|idle)\d*(\.\d+)?t?(-config)?$`),
+		sharedLibs:   re(`^libpython.*\.(so|dylib)`),
+		numbered:     re(`\d+\.\d+|\d+-\w`),
+		metadata:     re(`^([A-Za-z0-9._]+?)(-[^-]+)*\.(dist-info|egg-info|egg-link)$`),
+		distribution: re(`^([A-Za-z0-9._]+?)(-[^-]+)*\.(dist-info|egg-info|egg-link|egg)$`),
+		separator:    re(`[-_.]+`),
+		finderPth:    re(`^import (__editable__\w+)`),
+		mapped:       re(`'[^'\\]*': '(/[^'\\]*)'`),
 	}
 }
 

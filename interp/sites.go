@@ -88,20 +88,29 @@ func (f *finder) sources() []string {
 // search looks for site directories below a directory, the nearest first, and follows no symlink.
 func (f *finder) search(top string) []string {
 	var found []string
+	f.walk(top, func(dir string) bool {
+		if !f.isSite(dir) {
+			return true
+		}
+		found = append(found, dir)
+		return false
+	})
+	return found
+}
+
+// walk calls enter with a directory and those below it, the nearest first, until it has seen too many entries. It goes on below a directory
+// if enter says so, and follows no symlink.
+func (f *finder) walk(top string, enter func(dir string) bool) {
 	left := mostEntries
 	for queue := []string{f.real(top)}; len(queue) > 0; queue = queue[1:] {
 		dir := queue[0]
-		if info, err := f.tree.Lstat(dir); err != nil || !info.Mode.IsDir() {
-			continue
-		}
-		if f.isSite(dir) {
-			found = append(found, dir)
+		if info, err := f.tree.Lstat(dir); err != nil || !info.Mode.IsDir() || !enter(dir) {
 			continue
 		}
 		for _, name := range f.list(dir) {
 			if left--; left < 0 {
 				f.out.Partial = append(f.out.Partial, top)
-				return found
+				return
 			}
 			p := path.Join(dir, name)
 			if info, err := f.tree.Lstat(p); err == nil && info.Mode.Type() == fs.ModeDir {
@@ -109,7 +118,6 @@ func (f *finder) search(top string) []string {
 			}
 		}
 	}
-	return found
 }
 
 // isSite reports whether a path is that of a site directory: …/pythonX.Y/site-packages.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io/fs"
 	"iter"
+	"slices"
 
 	"github.com/sandboxrun/sandboxrun/rootfs/hostfs"
 	"github.com/sandboxrun/sandboxrun/rootfs/pathname"
@@ -172,6 +173,10 @@ func (s *Index) At(p string) (Place, error) {
 // behind completes a Place whose mount is a bind of a host path.
 func (s *Index) behind(spot Place) (Place, error) {
 	m := spot.Mount
+	if m.leavesOut(spot.Path) {
+		spot.Kind = PlaceHost
+		return spot, fs.ErrNotExist
+	}
 	spot.Kind, spot.Host, spot.Writable = PlaceHost, pathname.Rebase(spot.Path, m.Target, m.Source), m.Writable
 	info, err := s.Tree.Lstat(spot.Host)
 	if err != nil {
@@ -207,7 +212,7 @@ func (s *Index) HostNames() func(host string) iter.Seq2[string, *Mount] {
 func (s *Index) yieldNames(host string, binds []*Mount, yield func(string, *Mount) bool) bool {
 	for _, m := range binds {
 		inside := pathname.Rebase(host, m.Source, m.Target)
-		if s.Cover(inside) == m && !yield(inside, m) {
+		if s.Cover(inside) == m && !m.leavesOut(inside) && !yield(inside, m) {
 			return false
 		}
 	}
@@ -221,4 +226,9 @@ func (s *Index) MakeDirs(p string) {
 			s.Entries[up] = Entry{Path: up, Kind: EntryDir, Mode: 0o755}
 		}
 	}
+}
+
+// leavesOut reports whether a mount shows nothing at a path inside, whatever the host has there.
+func (m *Mount) leavesOut(inside string) bool {
+	return slices.ContainsFunc(m.Without, func(name string) bool { return pathname.Within(inside, pathname.Join(m.Target, name)) })
 }

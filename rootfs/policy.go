@@ -35,6 +35,9 @@ type Policy struct {
 	// Empty are directories of the host, with every link resolved, that are shown empty and read-only where a grant or the base
 	// would show them. A more specific grant is shown all the same.
 	Empty []Grant
+	// Gone are host paths, with every link in their directories resolved, that are absent inside, or empty where that cannot be had: hidden
+	// modules.
+	Gone []Grant
 	// Workdir is the program's working directory inside; empty means the workspace, else "/".
 	Workdir Grant
 	// Missing says what a grant whose host path does not exist means: "error" or "skip".

@@ -41,6 +41,9 @@ func (v *View) Shown() Names {
 	for _, d := range v.Absent {
 		n = append(n, Shown{Inside: d.Inside})
 	}
+	for _, g := range v.Gone {
+		n = append(n, Shown{Inside: g.Inside})
+	}
 	return n
 }
 

@@ -58,7 +58,10 @@ type Mount struct {
 	NoExec   bool      `json:"no_exec,omitempty"`  // no file of it is executed or mapped as code; not set by Compile
 	Content  string    `json:"content,omitempty"`  // of a generated file: Source is empty and the launcher writes Content to a file of its own and binds that
 	Empty    bool      `json:"empty,omitempty"`    // a mask that can be opened, and in which nothing is
-	From     string    `json:"from"`               // the rule of the policy, or the default, that asked for it
+	// Without are names in the directory that a bind shows without them, relative to it: "foo.py", "__pycache__/foo.cpython-311.pyc".
+	// An overlay hides them, so nothing can be mounted on them, and the directory has no mount of the host's below it.
+	Without []string `json:"without,omitempty"`
+	From    string   `json:"from"` // the rule of the policy, or the default, that asked for it
 }
 
 // Denied is a denied path in a place that the program sees. A mask lasts no longer than the file under it: the kernel
@@ -74,6 +77,30 @@ type Denied struct {
 	From     string `json:"from"`
 }
 
+// Gone is a path inside at which nothing is, though the mount shows the host's directory around it.
+type Gone struct {
+	Inside string `json:"inside"`
+	Host   string `json:"host"`
+	Dir    bool   `json:"dir,omitempty"`
+	Link   bool   `json:"link,omitempty"` // the host has a symbolic link there
+	From   string `json:"from"`
+}
+
+// Overlay is a directory for which Mount.Without is wanted.
+type Overlay struct {
+	Source string `json:"source"`        // on the host, with every link resolved
+	Target string `json:"target"`        // inside
+	Why    string `json:"why,omitempty"` // why it cannot be had, ready to print; empty: it can
+}
+
+// Emptied is a directory in which what should be absent is empty.
+type Emptied struct {
+	Dir   string // inside
+	Names []string
+	Why   string // ready to print
+	From  string // the rule of the first
+}
+
 // LeftOut is a part of the host that a base leaves out.
 type LeftOut struct {
 	Path string `json:"path"` // on the host, and inside
@@ -86,9 +113,13 @@ type View struct {
 	Mounts  []Mount   `json:"mounts"`
 	Absent  []Denied  `json:"absent,omitempty"` // denied, and not there
 	Masked  []Denied  `json:"masked,omitempty"` // denied, and masked by one of Mounts
+	Gone    []Gone    `json:"gone,omitempty"`   // what Mount.Without hides
 	Hidden  []LeftOut `json:"hidden,omitempty"` // what base "host" does not show
 	Workdir string    `json:"workdir"`
 	Skipped []string  `json:"skipped,omitempty"` // what was asked for and left out, ready to print
+
+	Overlays []Overlay `json:"-"` // directories for which Mount.Without would be needed, and of which Request.Overlays does not say whether it can be had
+	Emptied  []Emptied `json:"-"` // directories in which something is empty that should be absent
 
 	Writable []string `json:"-"` // host paths that the policy lets programs write, also where another mount covers them
 }

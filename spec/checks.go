@@ -30,6 +30,9 @@ func checks(p *policy.Policy, h *Host, id identity, plan *Plan) hooks.Subject {
 	s.ID, s.Owner, s.MayOwn = id.onHost(h)
 	addGrants(&s, plan.View)
 	addAbsent(&s, plan.View)
+	for _, g := range plan.View.Gone {
+		s.Paths = append(s.Paths, hooks.Path{Kind: hooks.Gone, Inside: g.Inside, Host: g.Host})
+	}
 	addSecrets(&s, &p.Files, h.Tree, plan.View)
 	for _, f := range plan.Exec.Hide {
 		s.Paths = append(s.Paths, hooks.Path{Kind: hooks.HiddenProc, Inside: f, Host: f})
@@ -50,7 +53,7 @@ func addGrants(s *hooks.Subject, v *rootfs.View) {
 		if m.Pin { // it shows no additional file, and is hidden itself
 			continue
 		}
-		p := hooks.Path{Inside: m.Target, Host: m.Source, Dir: m.Dir, Idmapped: m.Idmapped}
+		p := hooks.Path{Inside: m.Target, Host: m.Source, Dir: m.Dir, Idmapped: m.Idmapped, Overlay: len(m.Without) > 0}
 		switch {
 		case m.Kind == rootfs.MountMask:
 			p.Kind, p.Host, p.Empty = hooks.Mask, cover.HostPath(m.Target), m.Empty
@@ -79,10 +82,13 @@ func addAbsent(s *hooks.Subject, v *rootfs.View) {
 }
 
 // addSecrets adds each secret under every path that the view could have for it: its own, and its paths in grants around it. It also
-// adds the files that denies name.
+// adds the files that denies name, and those of hidden modules.
 func addSecrets(s *hooks.Subject, p *rootfs.Policy, tree hostfs.Tree, v *rootfs.View) {
-	if len(p.Secrets)+len(p.Denies()) == 0 {
+	if len(p.Secrets)+len(p.Denies())+len(p.Gone) == 0 {
 		return
+	}
+	for _, g := range p.Gone {
+		s.Denied = append(s.Denied, g.Path)
 	}
 	follow := v.Follower(tree)
 	for _, deny := range p.Denies() {

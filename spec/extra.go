@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/sandboxrun/sandboxrun/fault"
+	"github.com/sandboxrun/sandboxrun/interp"
 	"github.com/sandboxrun/sandboxrun/rootfs"
 	"github.com/sandboxrun/sandboxrun/rootfs/compile"
 	"github.com/sandboxrun/sandboxrun/rootfs/pathname"
@@ -19,6 +20,8 @@ type Kept struct {
 	Request   compile.Request        `json:"request"`
 	Connector *rootfs.Bind           `json:"connector,omitempty"`
 	Views     map[string]policy.View `json:"views,omitempty"`
+	// HideModules are files.hide_modules: an exec must not see them in what it alone sees either.
+	HideModules []interp.Item `json:"hide_modules,omitempty"`
 }
 
 // Extra is what one exec sees besides, or does not see.
@@ -61,19 +64,28 @@ func (k *Kept) Extra(v policy.View, h *Host, own bool) (*Extra, error) {
 		return nil, err
 	}
 	req.Policy = v.With(req.Policy)
+	partial := k.hideIn(&req.Policy, v, h.Tree)
 	after, err := compileView(req, k.Connector, h.Ground)
 	if err != nil {
 		return nil, err
 	}
 	x := &Extra{Asked: v, After: after, Warnings: slices.DeleteFunc(slices.Clone(after.Skipped), func(s string) bool { return slices.Contains(before.Skipped, s) })}
-	x.compare(before, after)
+	if err := x.compare(before, after); err != nil {
+		return nil, err
+	}
+	x.Warnings = append(x.Warnings, partial...)
+	for _, w := range emptied(after) {
+		if !slices.Contains(emptied(before), w) {
+			x.Warnings = append(x.Warnings, w.What+": "+w.Reason)
+		}
+	}
 	x.links(before, after)
 	x.absent(before, after)
 	return x, x.idmapped(h, own, k.Request.Policy.Base.From)
 }
 
 // compare finds the mounts that are new.
-func (x *Extra) compare(before, after *rootfs.View) {
+func (x *Extra) compare(before, after *rootfs.View) error {
 	was := map[string]rootfs.Mount{}
 	for _, m := range before.Mounts {
 		if !m.Pin {
@@ -88,6 +100,8 @@ func (x *Extra) compare(before, after *rootfs.View) {
 	for _, m := range after.Mounts { // parents come first
 		switch {
 		case m.Pin:
+		case !sameMount(was[m.Target], m) && len(m.Without) > 0:
+			return fault.New(fault.ViewTarget, "grant it in the policy instead", "%s: modules that the policy hides in %q cannot be hidden for one exec alone", m.From, m.Target)
 		case !sameMount(was[m.Target], m) || m.Kind == rootfs.MountMask && over(m.Target):
 			x.Mounts = append(x.Mounts, m)
 		case over(m.Target):
@@ -97,6 +111,7 @@ func (x *Extra) compare(before, after *rootfs.View) {
 			x.Masked = append(x.Masked, m)
 		}
 	}
+	return nil
 }
 
 // links finds the links that are new.

@@ -17,7 +17,9 @@ type Host struct {
 	NotApart string
 	// Idmap returns why the mount at a host path cannot be idmapped; nil: it can, with the mounts below it, less those that it lists.
 	// It is called only if there is a Program.
-	Idmap     func(path string) ([]LeftOut, error)
+	Idmap func(path string) ([]LeftOut, error)
+	// Overlays says of directories why no overlay can hide names in them; empty: one can. It is called only for hidden modules.
+	Overlays  func(dirs []string) []string
 	Setgroups bool   // the launcher may drop supplementary groups
 	Arch      string // GOARCH
 	Kernel    Kernel

@@ -11,19 +11,8 @@ import (
 
 // interpreters returns the policy with the grants that its interpreters and packages stand for.
 func interpreters(p *policy.Policy, h *Host) (*policy.Policy, *interp.Found, error) {
-	items := func(key string, names []string) []interp.Item {
-		var list []interp.Item
-		for _, name := range names {
-			from := key
-			if at := p.Place(key, name); at != "" {
-				from = at + ": " + key
-			}
-			list = append(list, interp.Item{Name: name, From: from})
-		}
-		return list
-	}
 	found, err := interp.Find(interp.Request{
-		Interpreters: items("files.interpreters", p.Interpreters.Show), Packages: items("files.packages", p.Interpreters.Packages),
+		Interpreters: itemsOf(p, "files.interpreters", p.Interpreters.Show), Packages: itemsOf(p, "files.packages", p.Interpreters.Packages),
 		Files: p.Files, Env: h.Env, Tree: h.Tree,
 	})
 	if err != nil {
@@ -33,6 +22,19 @@ func interpreters(p *policy.Policy, h *Host) (*policy.Policy, *interp.Found, err
 	with.Files.Read = append(slices.Clone(p.Files.Read), found.Read...)
 	with.Files.Empty = found.Empty
 	return &with, found, nil
+}
+
+// itemsOf are the names of a list in the policy, with their places.
+func itemsOf(p *policy.Policy, key string, names []string) []interp.Item {
+	var list []interp.Item
+	for _, name := range names {
+		from := key
+		if at := p.Place(key, name); at != "" {
+			from = at + ": " + key
+		}
+		list = append(list, interp.Item{Name: name, From: from})
+	}
+	return list
 }
 
 // leadPath gives programs the directories of the interpreters, before all others, and those of packages.

@@ -192,6 +192,13 @@ func viewMounts(p *Plan) []specs.Mount {
 		}
 		list = append(list, mount)
 	}
+	for _, g := range p.View.Gone { // other runtimes cannot hide a name: there it is empty
+		if g.Link { // where it leads is hidden too
+			continue
+		}
+		m := rootfs.Mount{Kind: rootfs.MountMask, Target: g.Inside, Dir: g.Dir, Empty: true}
+		list = append(list, specs.Mount{Destination: m.Target, Type: "bind", Source: MaskOf(m), Options: bindOptions(m.Dir, flagsOf(m)...)})
+	}
 	return list
 }
 

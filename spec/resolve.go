@@ -31,13 +31,16 @@ func Resolve(p *policy.Policy, h *Host) (*Plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	plan := &Plan{Files: p.Files, Name: p.Name, PolicyFile: p.File, PolicyDigest: p.Digest, PolicyPaths: p.Paths, Network: p.Network.Mode}
+	plan := &Plan{Name: p.Name, PolicyFile: p.File, PolicyDigest: p.Digest, PolicyPaths: p.Paths, Network: p.Network.Mode}
+	p = hideModules(p, h, plan)
+	plan.Files = p.Files
 	plan.BestEffort = p.Enforce == policy.EnforceBestEffort
 	home, err := compileFiles(p, h, ids, plan)
 	if err != nil {
 		return nil, err
 	}
-	plan.Warnings = slices.Clone(plan.View.Skipped)
+	plan.Warnings = append(plan.Warnings, plan.View.Skipped...)
+	plan.weaken(emptied(plan.View)...)
 	if ids, err = idmap(p, h, ids, plan); err != nil {
 		return nil, err
 	}
@@ -88,8 +91,8 @@ func compileFiles(p *policy.Policy, h *Host, ids identity, plan *Plan) (home str
 			UID: ids.shownUID, GID: ids.shownGID, Name: ids.name, Group: ids.group, Home: home, Privileged: h.Root, Apart: ids.own,
 		},
 	}
-	plan.Kept = &Kept{req, connector(&p.Network, h.Self), p.Views}
-	if plan.View, err = compileView(req, plan.Kept.Connector, h.Ground); err != nil {
+	plan.Kept = &Kept{req, connector(&p.Network, h.Self), p.Views, itemsOf(p, keyHideModules, p.Interpreters.HideModules)}
+	if plan.View, err = compileGone(&plan.Kept.Request, plan.Kept.Connector, h); err != nil {
 		return "", err
 	}
 	if _, err := plan.View.Lookup(h.Tree, home); err != nil {

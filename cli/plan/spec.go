@@ -47,6 +47,9 @@ func printSpec(p *caller.Caller, c *cli.Context) error {
 	if plan.Exec.Guard != nil {
 		p.Warn("processes.guard: another runtime starts the interpreter without the guard, and counts no steps")
 	}
+	if len(plan.View.Gone) > 0 {
+		p.Warn("files.hide_modules: with another runtime a program finds empty what should be absent")
+	}
 	oci, lacks := plan.Portable()
 	if c.NArg() > 0 {
 		oci.Process.Args = c.Args().Slice()

@@ -124,9 +124,10 @@ func View(plan *spec.Plan, t Trees, found *Found) []forkexec.Op {
 			s.made.mount(m.Target)
 			s.mounts[m.Target] = false
 			s.bindAt(i, m, newRoot+m.Target)
+			s.hide(i, m)
 		}
 	}
-	if len(plan.Files.DenyEmpty) > 0 {
+	if len(plan.Files.DenyEmpty)+len(plan.Kept.HideModules) > 0 {
 		s.ops = append(s.ops, forkexec.Op{Kind: forkexec.OpFile, Target: newRoot + rootfs.EmptyFile, Flags: 0o444})
 	}
 	s.ops = append(s.ops, found.steps()...)
@@ -171,12 +172,16 @@ func (s *steps) entry(e rootfs.Entry) {
 func (s *steps) generated(v *rootfs.View) {
 	first := true
 	for i, m := range v.Mounts {
-		if m.Kind != rootfs.MountBind || m.Source != "" {
+		if m.Kind != rootfs.MountBind || m.Source != "" && len(m.Without) == 0 {
 			continue
 		}
 		if first {
 			s.mount(forkexec.Op{Source: "generated", Target: madeDir, Type: "tmpfs", Data: "mode=755", Flags: unix.MS_NOSUID | unix.MS_NODEV})
 			first = false
+		}
+		if len(m.Without) > 0 {
+			s.whiteouts(i, m)
+			continue
 		}
 		s.ops = append(s.ops, forkexec.Op{Kind: forkexec.OpFile, Target: "/" + spec.GeneratedFile(i), Data: m.Content, Flags: 0o444})
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/sandboxrun/sandboxrun/forkexec"
 	"github.com/sandboxrun/sandboxrun/rootfs"
 	"github.com/sandboxrun/sandboxrun/rootfs/hostfs"
+	"github.com/sandboxrun/sandboxrun/rootfs/pathname"
 	"github.com/sandboxrun/sandboxrun/spec"
 )
 
@@ -234,6 +235,9 @@ func (l *searcher) note(list []string, rel string) []string {
 
 // hidden says whether a mask covers a path, or a mount is there already.
 func (l *searcher) hidden(inside string) bool {
+	if slices.ContainsFunc(l.view.Gone, func(g rootfs.Gone) bool { return pathname.Within(inside, g.Inside) }) {
+		return true
+	}
 	for _, m := range l.view.Mounts {
 		if m.Target == inside || m.Kind == rootfs.MountMask && strings.HasPrefix(inside, m.Target+"/") {
 			return true

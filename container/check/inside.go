@@ -189,6 +189,10 @@ func (p *probe) lookAt(i int, path hooks.Path, c *Checker) pathCalls {
 		dir, regular = path.Dir, !path.Dir
 	}
 	q := pathCalls{stat: -1, statfs: -1, open: -1, tmpfile: -1, access: -1}
+	if path.Kind == hooks.Gone { // a symlink that leads nowhere would be there too
+		q.stat = p.lstat(path.Inside, i)
+		return q
+	}
 	q.stat = p.stat(path.Inside, i)
 	switch path.Kind {
 	case hooks.Secret, hooks.OtherName, hooks.ProbePath, hooks.HiddenProc:
@@ -229,6 +233,10 @@ func (p *probe) try(name string, mode int, harmless bool, flags int) int {
 
 func (p *probe) stat(name string, at int) int {
 	return p.calls.Add(forkexec.InPlace, unix.SYS_NEWFSTATAT, atFD, name, uintptr(unsafe.Pointer(&p.stats[at])), 0)
+}
+
+func (p *probe) lstat(name string, at int) int {
+	return p.calls.Add(forkexec.InPlace, unix.SYS_NEWFSTATAT, atFD, name, uintptr(unsafe.Pointer(&p.stats[at])), unix.AT_SYMLINK_NOFOLLOW)
 }
 
 func (p *probe) open(name string, flags, mode int) int {

@@ -50,7 +50,7 @@ func (c *Checker) addNames() error {
 func (c *Checker) hidden() (list []hooks.Path, known map[string]bool) {
 	known = map[string]bool{}
 	for _, p := range c.subject.Paths {
-		if p.Kind == hooks.Secret || p.Kind == hooks.Mask {
+		if p.Kind == hooks.Secret || p.Kind == hooks.Mask || p.Kind == hooks.Gone {
 			known[p.Inside] = true
 		}
 		if p.Kind == hooks.Secret && p.Host != "" {

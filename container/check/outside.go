@@ -29,7 +29,7 @@ func nodeOf(path string) hooks.Node {
 // look looks at a path's host path. That of a mask or a secret is resolved, so it is a link only where a program may have
 // made one: then the link itself is meant.
 func look(p hooks.Path) hooks.Node {
-	if p.Kind != hooks.Mask && p.Kind != hooks.Secret && p.Kind != hooks.OtherName {
+	if p.Kind != hooks.Mask && p.Kind != hooks.Secret && p.Kind != hooks.OtherName && p.Kind != hooks.Gone {
 		return nodeOf(p.Host)
 	}
 	var st unix.Stat_t
@@ -100,7 +100,7 @@ func (c *Checker) lookOutside() {
 		}
 	}
 	for i, p := range c.subject.Paths {
-		if p.Host != "" && p.Kind != hooks.Secret && p.Kind != hooks.OtherName && p.Kind != hooks.ProbePath {
+		if p.Host != "" && p.Kind != hooks.Secret && p.Kind != hooks.OtherName && p.Kind != hooks.ProbePath && p.Kind != hooks.Gone {
 			compare(p, &f.Paths[i])
 		}
 	}

@@ -63,6 +63,7 @@ func probe(l policy.Limits, tree hostfs.Tree) (*spec.Host, error) {
 		User: UserName(os.Geteuid()), Group: groupName(os.Getegid()),
 	}
 	h.Root = h.UID == 0
+	h.Overlays = overlays
 	h.Setgroups = h.Root && setgroupsAllowed()
 	if idmap.MachineRoot() {
 		if h.NotApart = idmap.NotApart(); h.NotApart == "" {
@@ -83,6 +84,17 @@ func probe(l policy.Limits, tree hostfs.Tree) (*spec.Host, error) {
 		return nil, err
 	}
 	return h, probeLimits(h, l)
+}
+
+// overlays says of directories why no overlay can hide names in them; empty: one can.
+func overlays(dirs []string) []string {
+	list := make([]string, len(dirs))
+	for i, errno := range forkexec.ProbeOverlays(dirs) {
+		if errno != 0 {
+			list[i] = fmt.Sprintf("no overlay can be mounted over the directory: %v", errno)
+		}
+	}
+	return list
 }
 
 // self is this program's file, if it still has the name that it was started by.

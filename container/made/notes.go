@@ -138,18 +138,21 @@ func points(base *os.File, workspace string, v *rootfs.View, uid, gid int) error
 // deniedIn says which files of a directory of the host a view hides.
 func deniedIn(v *rootfs.View, source string) func(rel string) bool {
 	hidden := map[string]bool{}
-	for _, d := range v.Masked {
-		if rel, ok := pathname.Rest(d.Host, source); ok {
+	hide := func(host string) {
+		if rel, ok := pathname.Rest(host, source); ok {
 			hidden[rel] = true
 		}
 	}
+	for _, d := range v.Masked {
+		hide(d.Host)
+	}
+	for _, g := range v.Gone {
+		hide(g.Host)
+	}
 	cover := v.ByTarget()
 	for _, m := range v.Mounts {
-		if m.Kind != rootfs.MountMask {
-			continue
-		}
-		if rel, ok := pathname.Rest(cover.HostPath(m.Target), source); ok {
-			hidden[rel] = true
+		if m.Kind == rootfs.MountMask {
+			hide(cover.HostPath(m.Target))
 		}
 	}
 	return func(rel string) bool { return hidden[path.Clean(rel)] }

@@ -43,7 +43,7 @@ func Compile(r Request) (*rootfs.View, error) {
 
 // view lists what the index has.
 func (c *compiler) view() *rootfs.View {
-	v := &rootfs.View{Skipped: pathname.SortedUnique(c.skipped), Absent: c.absent, Masked: c.present, Hidden: c.hidden, Mounts: []rootfs.Mount{}, Entries: []rootfs.Entry{}, Writable: c.writableSources}
+	v := &rootfs.View{Skipped: pathname.SortedUnique(c.skipped), Absent: c.absent, Masked: c.present, Gone: c.gone, Overlays: c.overlays, Emptied: c.emptied, Hidden: c.hidden, Mounts: []rootfs.Mount{}, Entries: []rootfs.Entry{}, Writable: c.writableSources}
 	for target, m := range c.index.Mounts {
 		out := *m
 		out.Target = target

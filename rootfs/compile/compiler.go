@@ -32,6 +32,9 @@ type compiler struct {
 	denied      map[string]string // host paths that are hidden → the rule that says so
 	absent      []rootfs.Denied
 	present     []rootfs.Denied   // what masks hide
+	gone        []rootfs.Gone     // what overlays hide
+	overlays    []rootfs.Overlay  // directories that could have one
+	emptied     []rootfs.Emptied  // what masks hide that should be gone
 	hidden      []rootfs.LeftOut  // what base "host" leaves out
 	replaceable map[string]string // links on the way of a deny that a program could replace → the rule
 }

@@ -17,19 +17,21 @@ import (
 // denier hides what the policy denies under every name that the view has for it.
 type denier struct {
 	*compiler
-	hosts   map[string]string        // host paths to hide → the rule
-	missing map[string]string        // host paths that do not exist
-	names   map[string]string        // paths inside: every mount at or below one is hidden
-	empty   map[string]bool          // rules of which the masks read as empty
-	masks   map[string]*rootfs.Mount // by target
-	shown   func(host string) iter.Seq2[string, *rootfs.Mount]
-	sources map[string]bool // of all binds, and all directories above
-	workdir string          // inside
+	hosts    map[string]string        // host paths to hide → the rule
+	missing  map[string]string        // host paths that do not exist
+	names    map[string]string        // paths inside: every mount at or below one is hidden
+	empty    map[string]bool          // rules of which the masks read as empty
+	absentBy map[string]bool          // of these, rules of what should be absent
+	gone     map[string]bool          // paths inside that are absent
+	masks    map[string]*rootfs.Mount // by target
+	shown    func(host string) iter.Seq2[string, *rootfs.Mount]
+	sources  map[string]bool // of all binds, and all directories above
+	workdir  string          // inside
 }
 
 func (c *compiler) addDenies() error {
 	d := &denier{
-		compiler: c, hosts: c.denied, missing: map[string]string{}, names: map[string]string{}, masks: map[string]*rootfs.Mount{}, empty: map[string]bool{},
+		compiler: c, hosts: c.denied, missing: map[string]string{}, names: map[string]string{}, masks: map[string]*rootfs.Mount{}, empty: map[string]bool{}, absentBy: map[string]bool{}, gone: map[string]bool{},
 		shown: c.index.HostNames(), sources: map[string]bool{}, workdir: c.startDir(),
 	}
 	for _, m := range c.index.Mounts {
@@ -45,6 +47,12 @@ func (c *compiler) addDenies() error {
 			return err
 		}
 	}
+	for _, g := range sortedGrants(c.Policy.Gone) {
+		d.empty[g.From], d.absentBy[g.From] = true, true
+		if _, err := d.tree.Lstat(g.Path); err == nil {
+			d.rule(d.hosts, g.Path, g.From)
+		}
+	}
 	for _, p := range c.Hidden {
 		_, err := d.tree.Lstat(p)
 		d.note(p, rootfs.FromState, err)
@@ -52,6 +60,7 @@ func (c *compiler) addDenies() error {
 	d.addOthers()
 	d.addHardLinks()
 	d.findMasks()
+	d.findGone()
 	d.mount()
 	d.findAbsent()
 	for host, from := range d.missing {
@@ -184,7 +193,7 @@ func (d *denier) addOthers() {
 	}
 }
 
-// rule is note, but a rule that refuses wins over one that shows nothing.
+// rule is note, but a rule that refuses wins over one that shows nothing, and one by which something is absent over one by which it is empty.
 func (d *denier) rule(rules map[string]string, key, from string) {
 	if old, ok := rules[key]; !ok || d.before(from, old) {
 		rules[key] = from
@@ -192,8 +201,11 @@ func (d *denier) rule(rules map[string]string, key, from string) {
 }
 
 func (d *denier) before(a, b string) bool {
-	if d.empty[a] != d.empty[b] {
+	switch {
+	case d.empty[a] != d.empty[b]:
 		return !d.empty[a]
+	case d.absentBy[a] != d.absentBy[b]:
+		return d.absentBy[a]
 	}
 	return a < b
 }
@@ -222,17 +234,18 @@ func (d *denier) addHardLinks() {
 // findMasks finds every path inside at which a mask is needed.
 func (d *denier) findMasks() {
 	for host, from := range d.hosts {
-		if dir := d.shutAbove(host); dir != "" {
-			d.skipped = append(d.skipped, fmt.Sprintf("%q cannot be searched, so the program sees an empty directory there: %s denies %q", dir, from, host))
-			host = dir
-		}
 		info, err := d.tree.Lstat(host)
 		if err != nil {
 			continue
 		}
 		for inside, m := range d.shown(host) {
-			d.addMask(inside, from, info.Mode)
-			d.present = append(d.present, rootfs.Denied{Inside: inside, Host: host, Grant: m.Source, Writable: m.Writable, Empty: d.empty[from], From: from})
+			at, mode := host, info.Mode
+			if dir := d.shutAbove(host, m.Source); dir != "" {
+				d.skipped = append(d.skipped, fmt.Sprintf("%q cannot be searched, so the program sees an empty directory there: %s denies %q", dir, from, host))
+				at, inside, mode = dir, pathname.Rebase(dir, m.Source, m.Target), fs.ModeDir
+			}
+			d.addMask(inside, from, mode)
+			d.present = append(d.present, rootfs.Denied{Inside: inside, Host: at, Grant: m.Source, Writable: m.Writable, Empty: d.empty[from], From: from})
 		}
 	}
 	for _, m := range d.index.Mounts {
@@ -246,16 +259,16 @@ func (d *denier) findMasks() {
 	}
 }
 
-// shutAbove gives the topmost directory above a host path in which a launcher that is root can mount nothing: its privilege in the
-// sandbox ends at files of other users. The program is one of the others there, and cannot search the directory either. It is
+// shutAbove gives the topmost directory of a mount's source, above a host path, in which a launcher that is root can mount nothing: its
+// privilege in the sandbox ends at files of other users. The program is one of the others there, and cannot search the directory either. It is
 // hidden whole, as other callers' launchers hide what they cannot search.
-func (d *denier) shutAbove(host string) string {
+func (d *denier) shutAbove(host, source string) string {
 	shut := ""
 	if !d.User.Privileged {
 		return shut
 	}
 	for up := range pathname.Ups(pathname.Parent(host)) {
-		if info, err := d.tree.Lstat(up); err == nil && !d.searched(info) {
+		if info, err := d.tree.Lstat(up); pathname.Within(up, source) && err == nil && !d.searched(info) {
 			shut = up
 		}
 	}
@@ -317,7 +330,7 @@ func (d *denier) mount() {
 
 func (d *denier) masked(p string) bool {
 	for up := range pathname.Ups(p) {
-		if d.masks[up] != nil {
+		if d.masks[up] != nil || d.gone[up] {
 			return true
 		}
 	}

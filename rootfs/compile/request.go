@@ -33,6 +33,8 @@ type Request struct {
 	// Hidden are host paths, with every link resolved, that are masked wherever the view would show them, as the state directory is.
 	// They need not exist.
 	Hidden []string
+	// Overlays says for which directories Mount.Without can be had. Of any other what should be absent is empty, and View.Overlays names it.
+	Overlays []rootfs.Overlay `json:",omitempty"`
 	// TmpfsSize is how large, in bytes, a file system in memory is of which the policy does not say; 0: 1 GiB.
 	TmpfsSize int64
 }

@@ -99,6 +99,13 @@ func (x *Explainer) whyRefused(e *Explanation, t hostfs.Trail) bool {
 			return true
 		}
 	}
+	for _, g := range x.View.Gone {
+		if pathname.Within(e.Real, g.Inside) {
+			e.decidedBy(x.rules[g.From])
+			e.say("%s hides %s, which belongs to a module that it names", x.rules[g.From], pathname.Printable(g.Inside))
+			return true
+		}
+	}
 	for _, s := range x.Policy.Secrets {
 		real, _ := hostfs.Follow(x.seen.Tree, s.Path)
 		if pathname.Within(t.Real, real.Real) {

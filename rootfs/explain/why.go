@@ -19,6 +19,7 @@ const (
 	keyRead, keyWrite, keyDeny, keyTmpfs = "files.read", "files.write", "files.deny", "files.tmpfs"
 	keyBase, keyBind, keyWorkspace       = "files.base", "bind", "workspace"
 	keyInterpreters                      = "files.interpreters"
+	keyHideModules                       = "files.hide_modules"
 )
 
 // rule is what a From stands for.
@@ -32,7 +33,7 @@ func rulesOf(p rootfs.Policy) map[string]rule {
 			rules[from] = rule{key, rootfs.PlaceOf(from), path}
 		}
 	}
-	for key, list := range map[string][]rootfs.Grant{keyRead: p.Read, keyWrite: p.Write, keyDeny: p.Denies(), keyInterpreters: p.Empty} {
+	for key, list := range map[string][]rootfs.Grant{keyRead: p.Read, keyWrite: p.Write, keyDeny: p.Denies(), keyInterpreters: p.Empty, keyHideModules: p.Gone} {
 		for _, g := range list {
 			if _, other, found := strings.Cut(g.From, ": files."); found && key == keyRead {
 				add("files."+other, g.From, g.Path) // files.interpreters shows by grants too
@@ -294,6 +295,11 @@ func (x *Explainer) whyHidden(e *Explanation) {
 	}
 	if m.From == rootfs.FromState {
 		e.say("%s is a state directory of sandboxrun, which no program may see", pathname.Printable(m.Target))
+		return
+	}
+	if r.key == keyHideModules {
+		e.say("%s hides %s, which belongs to a module that it names", r, pathname.Printable(m.Target))
+		e.Hint = "remove the module from files.hide_modules at " + r.from
 		return
 	}
 	if e.Verdict == VerdictHidden {

@@ -199,6 +199,8 @@ func Rules(t testing.TB, lines ...string) rootfs.Policy {
 			p.Write = append(p.Write, g)
 		case "deny":
 			p.Deny = append(p.Deny, g)
+		case "gone":
+			p.Gone = append(p.Gone, g)
 		case "secret":
 			p.Secrets = append(p.Secrets, g)
 		case "tmpfs":
@@ -238,6 +240,10 @@ func MountLine(m rootfs.Mount) string {
 	if m.Dir {
 		slash = "/"
 	}
+	without := ""
+	if len(m.Without) > 0 {
+		without = " without " + strings.Join(m.Without, " ")
+	}
 	mode := "ro"
 	if m.Writable {
 		mode = "rw"
@@ -248,9 +254,9 @@ func MountLine(m rootfs.Mount) string {
 	case m.Source == "":
 		return fmt.Sprintf("generated %s", m.Target)
 	case m.Source == m.Target:
-		return fmt.Sprintf("%s %s%s", mode, m.Target, slash)
+		return fmt.Sprintf("%s %s%s%s", mode, m.Target, slash, without)
 	}
-	return fmt.Sprintf("%s %s%s from %s", mode, m.Target, slash, m.Source)
+	return fmt.Sprintf("%s %s%s from %s%s", mode, m.Target, slash, m.Source, without)
 }
 
 // Entries draws the entries of the root below dir.

@@ -86,7 +86,7 @@ target = "/b"
 func TestExtendsViewsMerge(t *testing.T) {
 	in := withFiles(input("task.toml", "version = 1\nextends = './b.toml'\n[views.a]\nread = ['x']\n[views.c]\n"),
 		map[string]string{"/p/b.toml": "version = 1\n[views.a]\nread = ['y']\n[views.b]\n"})
-	p, err := load(in, nil)
+	p, err := Load(in)
 	if err != nil {
 		t.Fatal(err)
 	}

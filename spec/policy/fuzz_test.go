@@ -21,7 +21,7 @@ func FuzzLoad(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, data string) {
 		in := withFiles(input("p.toml", data), map[string]string{"/p/b.toml": data, "/p/c.toml": "version = 1\nworkdir = 'x'\n"})
-		p, err := load(in, nil)
+		p, err := Load(in)
 		if bad, ok := errors.AsType[*Error](err); ok {
 			for _, problem := range bad.Problems {
 				if problem.Line < 1 || problem.Column < 1 || problem.File == "" || problem.Message == "" {
@@ -36,7 +36,7 @@ func FuzzLoad(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		again, err := load(Input{Name: "c.json", Data: p.Canonical(), Dir: "/elsewhere"}, nil)
+		again, err := Load(Input{Name: "c.json", Data: p.Canonical(), Dir: "/elsewhere"})
 		if err != nil {
 			t.Fatalf("written down, it is wrong: %v\n%s", err, p.Canonical())
 		}

@@ -23,9 +23,7 @@ const (
 
 // Load reads a policy and fills in its defaults. TOML is read unless the name ends in .json or the text begins with a
 // brace. When the policy is wrong, the error is a *PolicyError.
-func Load(in Input) (*Policy, error) { return load(in, notYet()) }
-
-func load(in Input, refused []unsupported) (*Policy, error) {
+func Load(in Input) (*Policy, error) {
 	if in.Dir == "" {
 		in.Dir = in.Cwd
 	}
@@ -43,7 +41,6 @@ func load(in Input, refused []unsupported) (*Policy, error) {
 	}
 	l.finish()
 	written := encode(l.keys, l.policy)
-	l.refuse(refused, written)
 	if len(l.problems) > 0 {
 		return nil, newError(l.problems, l.policy.Sources)
 	}

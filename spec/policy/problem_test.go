@@ -12,7 +12,7 @@ import (
 // problems loads a policy and returns its problems, one a line.
 func problems(t *testing.T, in Input) string {
 	t.Helper()
-	_, err := load(in, nil)
+	_, err := Load(in)
 	if err == nil {
 		return ""
 	}
@@ -210,41 +210,6 @@ func TestProblemsAreSortedAndCounted(t *testing.T) {
 	for i, p := range bad.Problems[1:] {
 		if p.Line != i+3 {
 			t.Errorf("problem %d is at line %d", i, p.Line)
-		}
-	}
-}
-
-func TestNotYet(t *testing.T) {
-	for data, want := range map[string]string{
-		"[files]\nhide_modules = ['x']":            "p:3:1: files.hide_modules: not supported yet",
-		"[processes]\nspawn = false":               "",
-		"[processes]\nguard = 'python'\nsteps = 1": "",
-		"[views.a]\nread = ['/x']":                 "",
-		"[files]\ninterpreters = []\npackages = []\nhide_modules = []\n" +
-			"[processes]\nspawn = true\nexecute = []\nguard = ''\nsteps = 0\n[views]": "",
-		"[limits]\nwall = 1\noutput = 1\n[env]\nredact = true\n[network]\nmode = 'public'": "",
-	} {
-		_, err := Load(input("p", "version = 1\n"+data))
-		got := ""
-		if err != nil {
-			got = err.Error()
-		}
-		if got != want {
-			t.Errorf("%s:\n got %s\nwant %s", data, got, want)
-		}
-		var bad *Error
-		if errors.As(err, &bad) && asFault(err).Hint != "remove the key; it comes with a later version" {
-			t.Errorf("hint is %q", asFault(err).Hint)
-		}
-	}
-}
-
-// TestNotYetKeysExist compares the list of unsupported keys with the table.
-func TestNotYetKeysExist(t *testing.T) {
-	names := strings.Join(keyNames(infos(policyKeys()), "", ""), "\n") + "\n"
-	for _, u := range notYet() {
-		if !strings.Contains("\n"+names, "\n"+u.key+"\n") {
-			t.Errorf("%s is no key", u.key)
 		}
 	}
 }

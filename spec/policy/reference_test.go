@@ -11,7 +11,7 @@ func reference() []byte {
 	var b strings.Builder
 	b.WriteString(referenceIntro + pathRule + referencePaths())
 	keys := infos(policyKeys())
-	writeTable(&b, "The top of the file", "", keys, "")
+	writeTable(&b, "The top of the file", "", keys)
 	for _, k := range keys {
 		writeSection(&b, k, "")
 	}
@@ -58,24 +58,24 @@ func writeSection(b *strings.Builder, k info, prefix string) {
 	case k.schema != nil:
 		title = full
 	}
-	doc := describe(k, strings.TrimSuffix(full, ".NAME"))
+	doc := describe(k)
 	if k.schema != nil {
 		doc = "" // its row has the description
 	}
-	writeTable(b, "`"+title+"`", doc, k.inner(), full)
+	writeTable(b, "`"+title+"`", doc, k.inner())
 	for _, inner := range k.inner() {
 		writeSection(b, inner, full)
 	}
 }
 
-func writeTable(b *strings.Builder, title, doc string, keys []info, prefix string) {
+func writeTable(b *strings.Builder, title, doc string, keys []info) {
 	fmt.Fprintf(b, "## %s\n\n", title)
 	if doc != "" {
 		fmt.Fprintf(b, "%s\n\n", strings.ReplaceAll(doc, "*", `\*`))
 	}
 	b.WriteString("| key | value | meaning |\n|---|---|---|\n")
 	for _, k := range keys {
-		meaning := describe(k, under(prefix, k.name))
+		meaning := describe(k)
 		if k.required {
 			meaning = "Required. " + meaning
 		}

@@ -1,7 +1,5 @@
 package policy
 
-import "slices"
-
 // Schema is the JSON Schema (2020-12) of a policy, for editors. It accepts every policy that Load accepts, if TOML is read as
 // the JSON of the same values. Load refuses more: errors that a type, a range or a pattern cannot express.
 func Schema() []byte {
@@ -52,18 +50,15 @@ func keySchema(k info, prefix string) map[string]any {
 	default:
 		s = inner()
 	}
-	s["description"] = describe(k, full)
+	s["description"] = describe(k)
 	return s
 }
 
-// describe is the description of a key everywhere: its meaning, its default, and whether this version supports it.
-func describe(k info, full string) string {
+// describe is the description of a key everywhere: its meaning and its default.
+func describe(k info) string {
 	text := k.doc
 	if k.def != "" {
 		text += " Default: " + k.def + "."
-	}
-	if slices.ContainsFunc(notYet(), func(u unsupported) bool { return u.key == full }) {
-		text += " Not supported yet."
 	}
 	return text
 }

@@ -107,7 +107,7 @@ func TestSchemaAndLoaderAgree(t *testing.T) {
 		{`, "views": {"a": 1}`, false},
 	} {
 		data := `{"version": 1` + c.keys + `}`
-		_, loaded := load(input("p.json", data), nil)
+		_, loaded := Load(input("p.json", data))
 		checked := valid(t, s, data)
 		if (loaded == nil) != c.good || (checked == nil) != c.good {
 			t.Errorf("%s: want good = %t\nloader: %v\nschema: %v", data, c.good, loaded, checked)

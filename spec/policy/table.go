@@ -60,7 +60,11 @@ func filesKeys() []key[Policy] {
 		textsKey("packages", "list of names", "Python distributions that the program sees even if they are editable or on PYTHONPATH. An interpreter of "+
 			"files.interpreters has to have them.",
 			pathSchema, verbatim, func(p *Policy) *[]string { return &p.Interpreters.Packages }),
-		textsKey("hide_modules", "list of names", "Python modules that are hidden under every path, with their caches.",
+		textsKey("hide_modules", "list of names", "Python modules, packages and namespace packages, by their dotted names, that do not exist for the program: "+
+			"`import` and `find_spec` do not find them, and no directory lists them. Their byte code in caches, and the metadata of distributions that provide "+
+			"nothing else, are hidden with them. They are looked for, without running an interpreter, where the policy shows standard libraries and site "+
+			"directories, and at the top of each grant. Where the program may write, and where this machine cannot mount an overlay, they are empty "+
+			"instead of absent, with a warning.",
 			module, checkModule, func(p *Policy) *[]string { return &p.Interpreters.HideModules }),
 		grantsKey("read", "Files and directories that the program can read, at their paths on the host.",
 			func(p *Policy) *[]rootfs.Grant { return &p.Files.Read }),

@@ -138,7 +138,7 @@ func collectTo(r *result.Result, files *Files, sb *Sandbox, c Collect) {
 	r.Collected = append(r.Collected, done)
 }
 
-// ExportTo is GetTo that keeps holes of files, or writes an archive where the new place is called *.tar.
+// ExportTo is GetTo that keeps holes of files, or writes an archive if the new path ends in .tar.
 func (sb *Sandbox) ExportTo(files *Files, name, to string, limit int64) ([]transfer.Dropped, error) {
 	sink, err := sb.HostSink(to)
 	if err != nil {
@@ -157,7 +157,7 @@ func (sb *Sandbox) ExportTo(files *Files, name, to string, limit int64) ([]trans
 	return dropped, err
 }
 
-// GetTo writes a file or a directory to a new place on the host.
+// GetTo writes a file or a directory to a new path on the host.
 func (sb *Sandbox) GetTo(files *Files, name, to string, limit int64) ([]transfer.Dropped, error) {
 	sink, err := sb.HostSink(to)
 	if err != nil {

@@ -16,7 +16,7 @@ import (
 
 // checked is what the checks take of the sandbox.
 func (sb *Sandbox) checked(filter []unix.SockFilter) *check.Sandbox {
-	cmd := sb.place(filter)
+	cmd := sb.baseCommand(filter)
 	sb.limit(&cmd, sb.effective(Request{}), nil)
 	return &check.Sandbox{
 		PID: sb.state.PID, Proc: sb.proc, Command: cmd,

@@ -44,7 +44,7 @@ func (sb *Sandbox) command(req Request, in lookup.Root, x *spec.Extra) (forkexec
 	if err != nil {
 		return forkexec.Command{}, err
 	}
-	cmd := sb.place(filter)
+	cmd := sb.baseCommand(filter)
 	cmd.Path, cmd.Args, cmd.Env, cmd.Dir = program, req.Args, req.env, dir
 	if sb.state.Launch.Guard != nil {
 		return sb.guarded(cmd, in, known)
@@ -76,7 +76,7 @@ func lostRace(err error) bool {
 
 const raceTries = 20
 
-// explains says whether programs are told of hosts that the relay refuses.
+// explains reports whether a program gets a line on standard error for each host that the relay refuses.
 func (sb *Sandbox) explains() bool { return sb.state.Relay != nil && sb.state.Relay.Policy.Explain }
 
 // putsProgram says whether the program is a file that is put there.
@@ -90,8 +90,8 @@ func putsProgram(req Request, name, dir string) (string, bool) {
 	return name, slices.ContainsFunc(req.Put, func(p Put) bool { return path.Join(dir, p.Path) == path.Clean(name) })
 }
 
-// place is where every program of the sandbox runs.
-func (sb *Sandbox) place(filter []unix.SockFilter) forkexec.Command {
+// baseCommand is what all programs of the sandbox have in common: the namespaces and the mounts that they run in.
+func (sb *Sandbox) baseCommand(filter []unix.SockFilter) forkexec.Command {
 	e := &sb.state.Launch
 	return forkexec.Command{
 		Target: sb.init, Namespaces: e.Namespaces, DropGroups: e.DropGroups, Mounts: slices.Clip(e.Mounts),
@@ -100,7 +100,7 @@ func (sb *Sandbox) place(filter []unix.SockFilter) forkexec.Command {
 	}
 }
 
-// explain tells whose fault a failed start was.
+// explain says whose fault a failed start was: the policy's, the program's or the machine's.
 func (sb *Sandbox) explain(err error, req Request) error {
 	var step *forkexec.StepError
 	switch {

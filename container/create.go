@@ -138,7 +138,7 @@ func (m *making) build() (err error) {
 	return err
 }
 
-// launch starts process 1. It ends with us until it is told that the sandbox is complete.
+// launch starts process 1. It ends with the creator until the creator reports that the sandbox is complete.
 func (m *making) launch(host bool) error {
 	sb := m.Sandbox
 	base, err := sb.store.base()

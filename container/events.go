@@ -44,7 +44,7 @@ func (sb *Sandbox) note(create bool, events ...journal.Event) error {
 }
 
 // Events calls each for every event of a sandbox, also of one that has died and that nobody has swept. With follow it
-// goes on with those that come, until the sandbox ends, of which a last event tells, or ctx does.
+// goes on with those that come, until the last event of the sandbox, or until ctx ends.
 func (s *Store) Events(ctx context.Context, id string, follow bool, each func(journal.Event) error) error {
 	sb, err := s.openForEvents(id)
 	if err != nil {
@@ -62,7 +62,7 @@ func (s *Store) Events(ctx context.Context, id string, follow bool, each func(jo
 	for ended := false; ; {
 		was := ended
 		ended = sb.init == nil || sb.WaitEnd(ctx, journal.LookAgain)
-		if ended { // its launchers still have to tell how their execs have ended
+		if ended { // its launchers still write how their execs have ended
 			journal.Sleep(ctx, journal.LookAgain)
 		}
 		if err := log.Advance(); err != nil {

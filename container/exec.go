@@ -44,7 +44,7 @@ type Running struct {
 	refusals *relayproc.Refusals
 	board    *guard.Board // shared with its guard; nil: it has none
 
-	// Where there is a record: it, and what it is to be told.
+	// If the sandbox has a record: the record, and the measures for its event.
 	record  *execRecord
 	args    []string
 	cwd     string
@@ -218,7 +218,7 @@ func (r *Running) Signal(sig unix.Signal) error {
 	return r.process.Signal(sig)
 }
 
-// Cancel ends the program and all that it has started. Wait still tells what there is to tell, with the outcome "cancelled".
+// Cancel ends the program and all that it has started. Wait still returns the whole result, with the outcome "cancelled".
 func (r *Running) Cancel() error { return r.process.Cancel() }
 
 // Wait waits until the program has ended, everything that it started is gone and its output is complete.

@@ -14,6 +14,6 @@ import (
 // of that.
 func compileFilter(plan *spec.Plan) func() ([]unix.SockFilter, error) {
 	compile := sync.OnceValues(func() ([]unix.SockFilter, error) { return chmod.Filter(plan.Filter, runtime.GOARCH) })
-	go compile() //nolint:errcheck // whoever waits gets the error
+	go compile() //nolint:errcheck // the exec that waits for it gets the error
 	return compile
 }

@@ -66,7 +66,7 @@ func (r *Ready) Alive() bool { return procfs.PidfdAlive(r.init) }
 // Kept says whether HandOver has left it ready.
 func (r *Ready) Kept() bool { return strings.HasPrefix(r.state.ID, readyPrefix) }
 
-// Warnings are what its user is to be told.
+// Warnings are the warnings for its user.
 func (r *Ready) Warnings() []string { return r.state.Warnings }
 
 // Discard ends it.

@@ -58,7 +58,7 @@ func (sb *Sandbox) Listen(at netip.AddrPort) ([]*os.File, error) {
 func (s *Store) CheckKey(id, path string) error {
 	sb, err := s.Open(id)
 	if err != nil {
-		return nil // whoever uses the sandbox says so
+		return nil // the command that uses the sandbox reports it
 	}
 	defer sb.Close()
 	sees, err := sb.grantedPaths()
@@ -70,12 +70,12 @@ func (s *Store) CheckKey(id, path string) error {
 		return err
 	}
 	defer f.Close()
-	place, err := procfs.LocationOf(f, sees.Own)
+	location, err := procfs.LocationOf(f, sees.Own)
 	if err != nil {
 		return err
 	}
 	for _, m := range sees.There {
-		if place.Within(m.Location) {
+		if location.Within(m.Location) {
 			return fail(fault.KeyGranted, "sign with a key that the policy does not show",
 				"signing key %q is in what the programs of sandbox %q see as %q", path, id, m.Target)
 		}

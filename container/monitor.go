@@ -20,7 +20,7 @@ import (
 // own, which holds nothing of the command that started it. It does what the command would have done, and keeps the
 // output and the result.
 
-// MonitorCommand is the word by which the binary is told to be a monitor. A sandbox's id follows, for whoever lists
+// MonitorCommand is the argument that makes this binary a monitor. A sandbox's id follows, for a user who lists
 // processes; all else comes through standard input, since it holds variables, which nobody else may see.
 const MonitorCommand = "monitor"
 

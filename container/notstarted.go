@@ -25,7 +25,7 @@ func (r *Running) refused(cause error) error {
 	return r.notStarted(&forkexec.NumberedError{Exec: name, Err: cause}, cause)
 }
 
-// notStarted tells of an exec that got a number and did not start, and gives what is cause of it.
+// notStarted writes the event of an exec that got a number and did not start. It returns the cause.
 func (r *Running) notStarted(failure, cause error) error {
 	numbered, ok := errors.AsType[*forkexec.NumberedError](failure)
 	if !ok {

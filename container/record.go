@@ -14,16 +14,16 @@ import (
 	"github.com/sandboxrun/sandboxrun/record"
 )
 
-// A sandbox that was created with Options.Record has a record of all that is done in it (package record). Nothing runs that
-// is not told of there: what cannot be written fails.
+// A sandbox that was created with Options.Record has a record of all that is done in it (package record). An exec whose event cannot be
+// written does not run.
 
-// execRecord is a record that is open to be told of one exec.
+// execRecord is a record that is open for the event of one exec.
 type execRecord struct {
 	w    *record.Writer
 	lock *os.File
 }
 
-// openRecord prepares to tell of an exec, where there is a record. If that cannot be written there is no exec.
+// openRecord opens the sandbox's record, if there is one, and reserves space for the exec's event. An error prevents the exec.
 func (r *Running) openRecord() error {
 	at := r.sb.state.Record
 	if at == nil {
@@ -85,7 +85,7 @@ func (r *Running) recordResult(res *result.Result) error {
 
 // traffic is what has gone through the relay since the exec started. Execs that run at the same time share it.
 func (r *Running) traffic() record.Traffic {
-	now, _ := relayproc.Counts(r.sb.store.root, r.sb.state.ID) // it is told of in events of its own
+	now, _ := relayproc.Counts(r.sb.store.root, r.sb.state.ID) // an error here has events of its own
 	if now == nil || r.network == nil {
 		return record.Traffic{}
 	}

@@ -17,12 +17,13 @@ import (
 	"github.com/sandboxrun/sandboxrun/record"
 )
 
-// This file ends the record of a sandbox, when that is no more.
+// This file ends the record of a sandbox that has ended.
 
-// recordLock is held, shared, by whoever has an exec to tell of, so that the end is the last event.
+// recordLock is locked, shared, by each exec until its event is written, so that the end is the last event.
 const recordLock = "record.lock"
 
-// endRecord tells the record of a sandbox's end, and signs it if there is a key. Its processes are gone, and its groups.
+// endRecord writes the last event of a sandbox's record, and signs the record if there is a key. The sandbox's processes and control
+// groups are gone.
 func (s *Store) endRecord(id string, st *State, why string, key ed25519.PrivateKey) (err error) {
 	if st == nil {
 		st, err = s.load(id)
@@ -42,7 +43,7 @@ func (s *Store) endRecord(id string, st *State, why string, key ed25519.PrivateK
 	if why == "" {
 		why = s.endOf(st)
 	}
-	s.awaitLock(id, recordLock) // who has an exec to tell of; where it is not told of, the record says so
+	s.awaitLock(id, recordLock) // execs whose event is not written yet; verify names those without one
 	w, err := st.Record.Open()
 	if err != nil {
 		return recording.Error(err)
@@ -68,7 +69,7 @@ func (s *Store) endRecord(id string, st *State, why string, key ed25519.PrivateK
 	return nil
 }
 
-// endOf says why a sandbox that nobody has deleted is no more.
+// endOf says why a sandbox that nobody has deleted has ended.
 func (s *Store) endOf(st *State) string {
 	if st.Owner == nil {
 		return record.Lost

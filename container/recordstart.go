@@ -16,9 +16,9 @@ import (
 	"github.com/sandboxrun/sandboxrun/spec"
 )
 
-// This file makes the record of a sandbox, and tells in it what the sandbox is.
+// This file makes the record of a sandbox, with the first event: what the sandbox is.
 
-// startRecord makes the record, once the sandbox is as planned, and tells in it what it is.
+// startRecord makes the record once the sandbox is as planned, and writes what the sandbox is.
 func (sb *Sandbox) startRecord(plan *spec.Plan, o Options) (err error) {
 	if o.Record == "" {
 		return nil
@@ -65,7 +65,7 @@ func (sb *Sandbox) startRecord(plan *spec.Plan, o Options) (err error) {
 	return nil
 }
 
-// session is what the sandbox is, as far as the kernel tells: as it is, not as it was planned.
+// session describes the sandbox as the kernel shows it, not as it was planned.
 func (sb *Sandbox) session(plan *spec.Plan, o Options) (*record.Session, error) {
 	oci, err := json.Marshal(plan.OCI())
 	if err != nil {

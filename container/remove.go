@@ -29,7 +29,7 @@ const gonePrefix = ".gone-"
 // together can take.
 const removing = 10 * time.Second
 
-// claimed is the size of a lock file whose sandbox is being removed. To change a size takes no room on a full disk.
+// claimed is the size of a lock file whose sandbox is being removed. Changing a size needs no space on a full disk.
 const claimed = 1
 
 // removal is the right to remove a sandbox.
@@ -193,7 +193,7 @@ func (s *Store) sweep(id string) (removed bool, err error) {
 }
 
 // remove deletes a claimed sandbox's directory and cgroups, and gives the claim up. Its processes are gone. st is its state, nil
-// if that is to be read. why is told to its record; empty: with its owner, or nobody knows. That the record could not be ended
+// if that is to be read. why goes into its record; empty: with its owner, or nobody knows. That the record could not be ended
 // is an error, and keeps nothing here.
 func (s *Store) remove(id string, c *removal, st *State, why string, key ed25519.PrivateKey) error {
 	defer c.release()
@@ -228,7 +228,7 @@ func (s *Store) rename(id string) (string, error) {
 	if err := s.root.Rename(id, gone); err == nil {
 		return gone, nil
 	}
-	return id, s.removeAll(id) // a directory may have no room for a longer name
+	return id, s.removeAll(id) // on a full disk a directory may not take a longer name
 }
 
 // restore lets what could not be removed be deleted again by its id.

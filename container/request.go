@@ -18,7 +18,7 @@ import (
 // Options are what a sandbox is made with, beside its plan.
 type Options struct {
 	Owner *owner.Owner // nil: only Delete ends it
-	// Once says that one program is run in it, by whoever makes it: the short way of exec is not prepared.
+	// Once says that its creator runs one program in it: the short way of exec is not prepared.
 	Once bool
 	// Record is a directory of the host in which a record is kept, or empty; absolute. The program must not see it.
 	Record   string

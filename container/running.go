@@ -11,7 +11,7 @@ import (
 	"github.com/sandboxrun/sandboxrun/container/stats"
 )
 
-// What runs in a sandbox is looked at in package stats. Here is what it is told of the sandbox.
+// Package stats reads what runs in a sandbox. This file gives it what it needs of the sandbox.
 
 // Processes lists what runs in the sandbox, less our own process 1 and reapers.
 func (sb *Sandbox) Processes() ([]stats.Proc, error) {

@@ -33,7 +33,7 @@ type State struct {
 	Version   int          `json:"version"`
 	ID        string       `json:"id"`
 	PID       int          `json:"pid"`        // process 1, in the PID namespace of the creator
-	StartTime uint64       `json:"start_time"` // of process 1, in clock ticks since boot: tells it from a later process with its pid
+	StartTime uint64       `json:"start_time"` // of process 1, in clock ticks since boot: distinguishes it from a later process with its pid
 	Created   time.Time    `json:"created"`
 	Owner     *owner.Owner `json:"owner,omitempty"` // nil: none
 	// Pool is there where it was built before it was asked for.
@@ -194,7 +194,7 @@ func (s *Store) Open(id string) (*Sandbox, error) {
 // errEnded says that process 1 is no more. Any other error leaves that open.
 var errEnded = errors.New("process 1 has ended")
 
-// endedOr tells whether an error of looking for a process means that there is none.
+// endedOr reports whether an error of opening a process means that there is none.
 func endedOr(err error) error {
 	if procfs.Gone(err) {
 		return errEnded
@@ -219,13 +219,13 @@ func lostHint(st *State) string {
 	return fmt.Sprintf("its owner was process %d (%s); a sandbox ends with its owner: see create --owner", st.Owner.PID, st.Owner.Name)
 }
 
-// lost is the error of whoever finds that process 1 has ended, or is about to.
+// lost is the error if process 1 has ended, or is about to.
 func (sb *Sandbox) lost() error {
 	sb.store.awaitEnd(sb.state.ID)
 	return fail(fault.SandboxLost, lostHint(sb.state), "sandbox %q has ended", sb.state.ID)
 }
 
-// attach opens process 1 and makes sure that it is the one that the state tells of.
+// attach opens process 1 and makes sure that it is the one of the state.
 func (sb *Sandbox) attach() error {
 	fd, err := unix.PidfdOpen(sb.state.PID, 0)
 	if err != nil {
@@ -253,7 +253,7 @@ func (sb *Sandbox) attach() error {
 	return nil
 }
 
-// State tells what is known of the sandbox.
+// State returns what is known of the sandbox.
 func (sb *Sandbox) State() *State { return sb.state }
 
 // Close releases the handle. The sandbox lives on.
@@ -289,7 +289,7 @@ const (
 	StatusChanged  = "changed" // its state directory has been changed: see fault.StateChanged
 )
 
-// List tells of every sandbox of the store, the dead ones that nobody has swept included.
+// List lists every sandbox of the store, with dead ones that nobody has swept.
 func (s *Store) List() ([]Info, error) {
 	ids, err := s.ids()
 	if err != nil {
@@ -304,7 +304,7 @@ func (s *Store) List() ([]Info, error) {
 	return list, nil
 }
 
-// Info tells of one sandbox.
+// Info is one sandbox in a list.
 func (s *Store) Info(id string) (Info, error) {
 	if err := CheckID(id); err != nil {
 		return Info{}, err
@@ -370,7 +370,7 @@ type Description struct {
 	Annotations map[string]string   `json:"annotations,omitempty"`
 }
 
-// Describe tells all of a sandbox that is of use to others.
+// Describe returns all of a sandbox that callers can use.
 func (s *Store) Describe(id string) (*Description, error) {
 	info, err := s.Info(id)
 	if err != nil {

@@ -34,7 +34,7 @@ func ClosedStreams() int { return forkexec.ClosedStreams() }
 // OnSuspend has f called when the user types Ctrl-Z at a program that has a terminal of its own.
 func (r *Running) OnSuspend(f func()) { r.streams.OnSuspend(f) }
 
-// Resize tells the program's terminal its new size; the program hears of it by SIGWINCH.
+// Resize sets the size of the program's terminal; the program gets SIGWINCH.
 func (r *Running) Resize(s stream.Size) error { return r.streams.Resize(s) }
 
 // HasTerminal says whether the program was given a terminal.

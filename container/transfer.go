@@ -66,7 +66,7 @@ func (sb *Sandbox) visitOnce(dir string, puts []forkexec.Put, keep bool) (*forke
 	if err != nil {
 		return nil, err
 	}
-	cmd := sb.place(nil) // nothing of the program's runs that a filter could stop
+	cmd := sb.baseCommand(nil) // nothing of the program's runs that a filter could stop
 	cmd.Dir, cmd.Puts, cmd.KeepView, cmd.Stdio = sb.dirOf(dir), puts, keep, [3]*os.File{null, null, null}
 	cmd.Mounts = append(cmd.Mounts, denied.Cover()...)
 	sb.limit(&cmd, sb.effective(Request{}), nil)

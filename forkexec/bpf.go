@@ -154,7 +154,7 @@ func EncodeFilter(filter []unix.SockFilter) []byte {
 	return b
 }
 
-// DecodeFilter reads what EncodeFilter wrote. It can tell that bytes are no filter, but not that they are another filter
+// DecodeFilter reads what EncodeFilter wrote. It can detect that bytes are no filter, but not that they are another filter
 // than the one that was written: who keeps them must keep them where only he can write.
 func DecodeFilter(b []byte) ([]unix.SockFilter, error) {
 	if len(b) == 0 || len(b)%8 != 0 || len(b)/8 > maxFilter {

@@ -77,7 +77,7 @@ func (c *Calls) Release() { c.pin.Unpin() }
 // ErrNotMade is the error of a call that was never made.
 var ErrNotMade = errors.New("the call was not made")
 
-// Result tells what came of a call: what it returned, or a unix.Errno, or ErrNotMade.
+// Result is the outcome of a call: what it returned, or a unix.Errno, or ErrNotMade.
 func (c *Calls) Result(i int) (int64, error) {
 	r := &c.list[i]
 	switch {

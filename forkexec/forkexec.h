@@ -99,7 +99,7 @@ struct fx_limits {
 	volatile int ipc[3];    // the lists of its IPC segments, queues of messages and semaphores
 	volatile int sockets;   // a netlink socket in its network namespace that lists sockets
 	int why;
-	int measure;            // how much memory it uses is to be told, whether that is limited or not
+	int measure;            // report how much memory it uses, whether that is limited or not
 	int elsewhere;          // somebody else calls fx_limits_sample
 	int once;               // the sandbox ends with this exec, and what is left of both is removed together
 	void *thread;           // or a thread of ours

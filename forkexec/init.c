@@ -32,7 +32,7 @@
 
 static int messages = -1; // to the launcher and back
 
-// fail tells the launcher why, in the words that Go has for an error.
+// fail sends the launcher the reason, with the words of Go's errors.
 static void fail(const char *step)
 {
 	char text[512], why[128];

@@ -383,7 +383,7 @@ void fx_limits_overdue(struct fx_limits *l)
 int64_t fx_limits_check(struct fx_limits *l, int64_t output_us)
 {
 	int64_t now = fx_now_us(), next = INT64_MAX;
-	if (l->ended_us) // the supervisor has been told
+	if (l->ended_us) // the supervisor has the order
 		return now - l->ended_us < FX_GRACE ? l->ended_us + FX_GRACE - now : FX_GRACE;
 	next = least(next, deadline(l, l->started_us, l->wall_us, now, FX_WALL));
 	next = least(next, deadline(l, most(l->started_us, output_us), l->idle_us, now, FX_IDLE));

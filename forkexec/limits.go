@@ -89,7 +89,7 @@ type Limits struct {
 	unnumbered bool // it is a check, and takes no number
 }
 
-// MaxCPUs is how many processors are told apart.
+// MaxCPUs is the number of processors that a CPU set can have.
 const MaxCPUs = C.FX_CPUS
 
 // Why an exec was ended by us.
@@ -290,7 +290,7 @@ func (p *Process) checkElsewhere() time.Duration {
 	return again
 }
 
-// end has the supervisor end the exec, so that Wait still tells what it has used. Where the supervisor does not come to it
+// end has the supervisor end the exec, so that Wait still returns what it has used. Where the supervisor does not come to it
 // the kernel does, by the supervisor's own end. The first reason counts.
 func (p *Process) end(why Why) error {
 	p.limits.why.CompareAndSwap(0, int64(why))
@@ -299,7 +299,7 @@ func (p *Process) end(why Why) error {
 	return err
 }
 
-// Output tells that the program has written something, for Limits.Idle.
+// Output reports that the program has written something, for Limits.Idle.
 func (p *Process) Output() {
 	var t unix.Timespec
 	_ = unix.ClockGettime(unix.CLOCK_MONOTONIC, &t)

@@ -29,7 +29,7 @@ const (
 	ProbeNested     ProbeStep = C.FX_PROBE_NESTED     // make a user namespace in there, and map the caller in it
 )
 
-// Probe tries what a sandbox needs, in a process that is thrown away, and tells the first step that fails and how.
+// Probe tries what a sandbox needs, in a process that is thrown away, and returns the first step that fails and its error.
 func Probe() (ProbeStep, unix.Errno) {
 	stack := stacks.Get().(*[C.FX_STACKS]byte)
 	defer stacks.Put(stack)
@@ -53,7 +53,7 @@ func ProbeNproc() bool {
 	return C.fx_probe_nproc(C.int(os.Geteuid()), C.int(os.Getegid()), (*C.char)(unsafe.Pointer(stack))) != 0
 }
 
-// MakingTakes is how many processes and threads there must be room for when a sandbox is made.
+// MakingTakes is how many more processes and threads the caller must be able to have when a sandbox is made.
 const MakingTakes = C.FX_ROOM
 
 // ProbeRoom says how many more processes and threads the caller may have, up to MakingTakes.

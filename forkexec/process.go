@@ -36,7 +36,7 @@ type Process struct {
 
 // Status is how an exec ended and what it used.
 type Status struct {
-	// Lost is true where the supervisor was killed before it could tell how the program ended: by us, when it took too
+	// Lost is true where the supervisor was killed before it could report how the program ended: by us, when it took too
 	// long, from outside, or with its sandbox. Then Wait, Tasks and Left are not known.
 	Lost    bool
 	Wait    unix.WaitStatus
@@ -152,7 +152,7 @@ func (p *Process) sendTo(pidfd *os.File, sig unix.Signal, flags int) error {
 	return err
 }
 
-// Kill ends every process of the exec at once, by SIGKILL. The supervisor does it (stub.c), so Wait still tells what they
+// Kill ends every process of the exec at once, by SIGKILL. The supervisor does it (stub.c), so Wait still returns what they
 // have used.
 func (p *Process) Kill() error {
 	if err := p.end(ByRequest); err != nil {
@@ -161,7 +161,7 @@ func (p *Process) Kill() error {
 	return nil
 }
 
-// Cancel is Kill for somebody who does not want the exec any more: Status.Why tells it.
+// Cancel is Kill for a caller that does not want the exec any more. Status.Why says so.
 func (p *Process) Cancel() error {
 	if err := p.end(ByCancel); err != nil {
 		return fmt.Errorf("cancel exec: %w", err)

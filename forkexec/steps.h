@@ -1,4 +1,4 @@
-// What the children of an exec (forkexec.c, program.c) have in common: how a step that fails is told.
+// What the children of an exec (forkexec.c, program.c) have in common: how a failed step is reported.
 #ifndef STEPS_H
 #define STEPS_H
 

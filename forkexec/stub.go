@@ -82,7 +82,7 @@ func makeStub() (*os.File, error) {
 	return f, nil
 }
 
-// What process 1 of a sandbox is told by its creator; see stub.c.
+// What the creator of a sandbox sends to its process 1; see stub.c.
 const (
 	Ready    = C.FX_READY    // it is kept until somebody wants it
 	Complete = C.FX_COMPLETE // it belongs to its owner

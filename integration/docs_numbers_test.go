@@ -29,7 +29,7 @@ func numbers() []number {
 	return []number{
 		{code: `lookMost\s+= (.*) //`, pages: []string{security + "the first # entries of all grants", security + "at up to # entries", architecture + "up to # entries"}},
 		{code: `LogMax = (.*)`, as: "M", pages: []string{man + "The first # of each stream are kept", architecture + "stdout and stderr (# each at most)"}},
-		{code: `OutputDirMax = (.*)`, as: "G", pages: []string{man + "up to # each"}},
+		{code: `outputDirMax = (.*)`, as: "G", pages: []string{man + "up to # each"}},
 		{code: `MaxSize\s+= (.*) // bytes`, as: "M", pages: []string{man + "at least # of them"}},
 		{code: `define MAX_EVENTS \((.*)\)`, as: "M", pages: []string{man + "at least # of them"}},
 		{code: `eagerInput = (.*)`, as: "K", pages: []string{man + "until the program has read #"}},
@@ -38,7 +38,7 @@ func numbers() []number {
 		{code: `define FX_GRACE ([0-9]+)`, as: "us", pages: []string{security + "after # without a report", architecture + "after # without a report"}},
 		{code: `define EXACT_CPU \(([0-9]+) \* MS\)`, as: "ms", pages: []string{security + "takes more than # of processor time"}},
 		{code: `FirstID = (0x[0-9a-f]+)`, as: "plain", pages: []string{security + "user id of its own, from # to"}},
-		{code: `LastID\s+= (0x[0-9a-f]+)`, as: "plain", pages: []string{security + " to #, a range that no system gives to users"}},
+		{code: `lastID\s+= (0x[0-9a-f]+)`, as: "plain", pages: []string{security + " to #, a range that no system gives to users"}},
 		{code: `"max_inotify_instances", ([^}]+)\}`, pages: []string{security + "at most # and 262,144"}},
 		{code: `"max_inotify_watches", ([^}]+)\}`, pages: []string{security + "at most 1,024 and #"}},
 		{code: `"max_fanotify_groups", ([^}]+)\}`, pages: []string{security + "at most # and 8,192"}},

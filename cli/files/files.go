@@ -1,5 +1,6 @@
 // Package files has the commands that move files into a sandbox and out of it, and reads files of the caller for execs that bring
-// some. Which paths are safe is container's knowledge; here they are named, and what was left out is told to the caller.
+// some. Package container knows which paths are safe; these commands name paths, and warn the caller of
+// files that were left out.
 package files
 
 import (

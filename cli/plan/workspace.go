@@ -38,8 +38,8 @@ func systemTrees() []string { return []string{"/boot", "/dev", "/etc", "/proc", 
 
 func projectTrees() []string { return []string{"/dev/shm", "/usr/src", "/usr/local/src"} }
 
-// place has the facts about the current directory.
-type place struct {
+// directory is the current directory, which may become the workspace.
+type directory struct {
 	cwd      string // without symlinks
 	same     func(a, b string) bool
 	homes    []string // the caller's homes, without symlinks: the account's, then $HOME if that is another
@@ -47,7 +47,7 @@ type place struct {
 }
 
 // judge returns why the directory cannot be the default workspace, or a warning about it, or neither.
-func (w place) judge() (refusal, warning string) {
+func (w directory) judge() (refusal, warning string) {
 	is := func(dir string) bool { return w.same(w.cwd, dir) }
 	for i, home := range w.homes {
 		if refusal, warning := w.judgeHome(home, i == 0); refusal != "" || warning != "" {
@@ -68,7 +68,7 @@ func (w place) judge() (refusal, warning string) {
 }
 
 // judgeHome judges a directory that is, or has below it, a home of the caller.
-func (w place) judgeHome(home string, account bool) (refusal, warning string) {
+func (w directory) judgeHome(home string, account bool) (refusal, warning string) {
 	if home == "/" {
 		return "", "" // system accounts have this home
 	}
@@ -89,7 +89,7 @@ func (w place) judgeHome(home string, account bool) (refusal, warning string) {
 
 // checkWorkspace refuses the current directory as a workspace, or warns.
 func checkWorkspace(p *caller.Caller) error {
-	w := place{cwd: withoutLinks(p.Cwd), same: sameFile(), writable: unix.Access(p.Cwd, unix.W_OK) == nil}
+	w := directory{cwd: withoutLinks(p.Cwd), same: sameFile(), writable: unix.Access(p.Cwd, unix.W_OK) == nil}
 	if u, err := user.LookupId(strconv.Itoa(os.Geteuid())); err == nil {
 		w.homes = append(w.homes, withoutLinks(u.HomeDir))
 	} else {

@@ -39,7 +39,7 @@ func TestWorkspaceJudgement(t *testing.T) {
 		{"/etc/nginx", []string{"/root"}, true, "warn"},
 		{"/usr/lib/python3", []string{"/root"}, true, "warn"},
 	} {
-		refusal, warning := place{cwd: c.cwd, same: same, homes: c.homes, writable: c.write}.judge()
+		refusal, warning := directory{cwd: c.cwd, same: same, homes: c.homes, writable: c.write}.judge()
 		got := ""
 		switch {
 		case refusal != "" && warning == "" && strings.Contains(refusal, "cannot be a workspace"):

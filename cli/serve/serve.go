@@ -31,7 +31,7 @@ import (
 	"github.com/sandboxrun/sandboxrun/units"
 )
 
-// maxSandboxes is how many sandboxes the clients of a server have at the same time, unless it is told another number.
+// maxSandboxes is how many sandboxes the clients of a server have at the same time, unless --sandboxes says otherwise.
 const maxSandboxes = 256
 
 // maxClients is how many connections a server has at the same time; others wait.
@@ -100,7 +100,7 @@ func (s *server) connection(ctx context.Context, in io.Reader, out io.Writer) er
 	if ctx.Err() == nil {
 		return err
 	}
-	return nil // we were told to end
+	return nil // a signal ended the server
 }
 
 // listen makes the socket. Who may write to it may use the launcher as we can, so it is for us alone.
@@ -148,7 +148,7 @@ func (s *server) client(ctx context.Context, conn *net.UnixConn) {
 	if !isCaller(conn) {
 		return
 	}
-	_ = s.connection(ctx, conn, conn) // the client has been told, or is gone
+	_ = s.connection(ctx, conn, conn) // the client has its answer, or is gone
 }
 
 // isCaller says whether the process at the other end is the user that we are, or root.

@@ -307,7 +307,7 @@ func (s *steps) devices() {
 	}
 }
 
-// Explain tells a policy's fault from the machine's.
+// Explain distinguishes a fault of the policy from one of the machine.
 func Explain(err error) error {
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ELOOP) {
 		return fault.New(fault.GrantMissing, "did it change while the sandbox was made?", "create sandbox: %w", err)

@@ -17,13 +17,13 @@ import (
 
 // Run times size heaps and pools by the limits of the control group that they find themselves in, else by the machine, and
 // then meet the sandbox's limit before they collect garbage (kubernetes/kubernetes#103944). So every sandbox with such
-// limits has files at the usual place that say them, in the form of version 2, whatever holds them.
+// limits shows them in files at the usual path, in the form of cgroup version 2, whatever mechanism enforces them.
 const (
 	limitsDir   = "/sys/fs/cgroup"
 	hierarchies = limitsDir + "/.hierarchies" // what /proc/cgroups says in the sandbox
 )
 
-// showsLimits says whether there are limits to be shown, and nothing of the host at their place.
+// showsLimits says whether there are limits to be shown, and nothing of the host at their paths.
 func showsLimits(plan *spec.Plan) bool {
 	l := plan.Exec.Limits
 	if l.Memory == 0 && l.CPUs == 0 {

@@ -9,7 +9,7 @@ type made struct {
 	below map[string]*made
 }
 
-// find is the place of a path, if something was made at it or below it.
+// find returns the node of a path, if something was made at it or below it.
 func (m *made) find(path string) *made {
 	for name := range strings.SplitSeq(strings.Trim(path, "/"), "/") {
 		if name != "" {

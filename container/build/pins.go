@@ -11,7 +11,7 @@ import (
 	"github.com/sandboxrun/sandboxrun/spec"
 )
 
-// pins make mount points of what must not be renamed or removed, at a place that nobody reaches. The kernel refuses to rename
+// pins make mount points of what must not be renamed or removed, at a path that no program reaches. The kernel refuses to rename
 // or remove what any mount of the namespace stands on, under whatever name. Mounts on the directories themselves would do the
 // same, but no file could be renamed or linked across them (EXDEV), which programs do not expect in their own tree. The
 // place is below /proc, before that is mounted.

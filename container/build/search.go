@@ -86,7 +86,7 @@ func (s *Found) grant(g spec.Search) {
 	}
 }
 
-// targets are the places in a view that something else than the host's files covers.
+// targets are the paths in a view that something else than the host's files covers.
 func targets(v *rootfs.View) map[string]bool {
 	list := map[string]bool{}
 	for _, m := range v.Mounts {

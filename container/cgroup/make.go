@@ -188,7 +188,7 @@ func claimGroup(dir string) (lock int, err error) {
 		}
 		fd, err := unix.Open(dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 		if errors.Is(err, unix.ENOENT) {
-			continue // whoever had it has just removed it
+			continue // the process that had it has just removed it
 		}
 		if err != nil {
 			return -1, err

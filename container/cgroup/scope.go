@@ -83,7 +83,7 @@ func makeScope(
 	}
 	defer func() {
 		if err != nil {
-			_ = sd.call("StopUnit", nil, unit, "replace") // this error is the one to tell of
+			_ = sd.call("StopUnit", nil, unit, "replace") // this error is reported
 		}
 	}()
 	dir, err := scopeDir(pid, unit)
@@ -351,7 +351,7 @@ func (sd *systemd) startScope(unit string, properties []unitProperty) error {
 }
 
 // scopeProperties are those of a sandbox's scope, around process 1. The limits are given to systemd too, though we write
-// them all the same: it writes its own again whenever it is told to reload.
+// them all the same: it writes its own again whenever somebody reloads it.
 func scopeProperties(unit string, pid int, controllers []string, l Limits) []unitProperty {
 	list := []unitProperty{
 		{"Description", dbus.MakeVariant("sandbox " + strings.TrimSuffix(unit, scopeSuffix))},

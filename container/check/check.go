@@ -18,8 +18,8 @@ import (
 	"github.com/sandboxrun/sandboxrun/rootfs"
 )
 
-// Checker tries what package hooks says, once for one sandbox. Three places are compared: outside, which is here; the
-// place of a program inside; and that same process before the walls were up.
+// Checker tries what package hooks says, once for one sandbox. Three points of view are compared: the launcher outside; a
+// program inside; and that same process before it was confined.
 type Checker struct {
 	sb      *Sandbox
 	subject hooks.Subject

@@ -53,7 +53,7 @@ func (p *probe) sayHello() int {
 	return p.calls.Add(forkexec.InPlace, unix.SYS_SENDTO, 1, hello, len(hello), unix.MSG_DONTWAIT, 0, 0)
 }
 
-// make makes a nameless file in a directory, and sends it where it is to be told whose it is.
+// make makes a nameless file in a directory, and sends it to the launcher, which reads the owner.
 func (p *probe) make(i int, in hooks.Path) (opened int) {
 	if in.Host == "" || len(p.sent) == mostFiles {
 		return p.open(in.Inside, tmpfile, 0o600)

@@ -10,9 +10,9 @@ import (
 	"github.com/sandboxrun/sandboxrun/rootfs/hostfs"
 )
 
-// addNames adds, for each secret and denied file, the names under which the sandbox's mounts have its place in the file
+// addNames adds, for each secret and denied file, the names under which the sandbox's mounts have its location in the file
 // system. It asks the kernel what is mounted, and not the plan, so that the checks fail where the plan is wrong: a second
-// mount on the host gives a directory a name that does not tell what it shows.
+// mount on the host gives a directory a name that does not say what it shows.
 func (c *Checker) addNames() error {
 	hidden, known := c.hidden()
 	if len(hidden) == 0 {
@@ -33,7 +33,7 @@ func (c *Checker) addNames() error {
 		own[uint64(m.ID)] = m
 	}
 	for _, p := range hidden {
-		at, ok := placeOfPath(p.Host, own)
+		at, ok := locationOf(p.Host, own)
 		if !ok {
 			continue // it is gone; its own name is looked at all the same
 		}
@@ -63,8 +63,8 @@ func (c *Checker) hidden() (list []hooks.Path, known map[string]bool) {
 	return list, known
 }
 
-// placeOfPath finds the place of a host path, by our own mounts. A link is not followed.
-func placeOfPath(path string, own map[uint64]hostfs.Mount) (hostfs.Location, bool) {
+// locationOf finds the location of a host path, by our own mounts. A link is not followed.
+func locationOf(path string, own map[uint64]hostfs.Mount) (hostfs.Location, bool) {
 	var st unix.Statx_t
 	err := unix.Statx(unix.AT_FDCWD, path, unix.AT_SYMLINK_NOFOLLOW, unix.STATX_MNT_ID, &st)
 	m, ok := own[st.Mnt_id]
@@ -82,7 +82,7 @@ type otherNames struct {
 	hidden map[hostfs.Location]hooks.Path
 }
 
-// whole adds the names of mounts that show a place or a directory above it.
+// whole adds the names of mounts that show a location or a directory above it.
 func (n *otherNames) whole(p hooks.Path, at hostfs.Location) {
 	for up := at; ; up.Path = filepath.Dir(up.Path) {
 		for _, target := range n.mounts[up] {

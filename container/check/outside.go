@@ -136,7 +136,7 @@ type target struct {
 	address []byte // struct sockaddr
 	fd      int
 	reached error // by the launcher itself: nil
-	inside  error // what connect, or sending twice, said inside
+	inside  error // the error of connect, or of sending twice, inside
 }
 
 // listen makes the targets, and reaches each from here.
@@ -257,7 +257,7 @@ func (c *Checker) closeTargets() {
 
 const backlog = 8 // nobody accepts: they are to get through, no more
 
-// What arrives outside when the program's place is not cut off.
+// What arrives outside if the program is not isolated.
 const insideToken = "inside"
 
 func inet4(port uint16) []byte {

@@ -55,7 +55,7 @@ func (p *probe) numbers(t text) ([]int, error) {
 // read turns what the calls have left into facts.
 func (p *probe) read(c *Checker, cpu time.Duration) {
 	f := &c.facts
-	before, _ := p.content(p.status[0]) // what is missing is said by the checks that look for it
+	before, _ := p.content(p.status[0]) // the checks that need it report what is missing
 	now, _ := p.content(p.status[1])
 	f.StatusAtEntry, f.Status = procfs.StatusFields(string(before)), procfs.StatusFields(string(now))
 	f.Securebits, f.SecurebitsErr = p.calls.Result(p.securebits)

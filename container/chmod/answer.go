@@ -16,7 +16,7 @@ import (
 	"github.com/sandboxrun/sandboxrun/transfer"
 )
 
-// asked is one call, as the kernel tells of it: struct seccomp_notif.
+// asked is one call, the kernel's struct seccomp_notif.
 type asked struct {
 	ID         uint64
 	PID, Flags uint32

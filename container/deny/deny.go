@@ -234,7 +234,7 @@ func (l *watched) look(in lookup.Root, all *Found) error {
 		// A link shows nothing but where it leads; what is there is denied or granted under its own name.
 		l.bare = kind != unix.S_IFLNK && !masked(in, l.Watch)
 	case shut != "":
-		// Whoever owns the directory can open it again, and then what is denied would be bare.
+		// The owner of the directory can make it searchable again, and then the denied path would have no mask.
 		l.shut = filepath.Join(l.ShownGrant(), shut)
 	case !absent(err):
 		return err

@@ -145,7 +145,7 @@ func (d *Exec) Close() {
 	d.lock.Close()
 }
 
-// Running says whether the exec goes on. Whoever looks takes a shared lock, so that no two who look see each other.
+// Running says whether the exec goes on. A reader takes a shared lock, so that two readers do not take each other for the monitor.
 func (d *Exec) Running() bool {
 	return errors.Is(flock.Lock(d.lock, unix.LOCK_SH|unix.LOCK_NB), unix.EWOULDBLOCK)
 }

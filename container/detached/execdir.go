@@ -66,7 +66,7 @@ func (d *Dir) prepare(sandbox *os.File) (err error) {
 	if d.result, err = d.create(newResult); err != nil {
 		return err
 	}
-	// The program's output may fill the disk. How it ended must be told all the same.
+	// The program's output may fill the disk. The result must be written all the same.
 	_ = unix.Fallocate(int(d.result.Fd()), unix.FALLOC_FL_KEEP_SIZE, 0, smallResult)
 	for i, name := range stream.Names() {
 		f, err := d.create(name)
@@ -106,14 +106,14 @@ func (d *Dir) Discard() {
 	}
 }
 
-// Close gives the lock up at last: whoever waits for it finds the result.
+// Close unlocks the directory last: a process that has waited for the lock finds the result.
 func (d *Dir) Close() {
 	d.dir.Close()
 	d.root.Close()
 	d.lock.Close()
 }
 
-// Save keeps the result. Where there is no room for the output it is left out.
+// Save writes the result. If the disk is full, it is written without the output.
 func (d *Dir) Save(res *result.Result) error {
 	err := d.write(res)
 	if err != nil {

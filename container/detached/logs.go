@@ -84,14 +84,14 @@ func (d *Exec) follow(ctx context.Context, streams []*logged) error {
 	}
 }
 
-// watchFiles tells when one of the files has grown. Where the caller has no inotify instance left it tells now and then
+// watchFiles signals when one of the files has grown. Where the caller has no inotify instance left it signals now and then
 // that one may have.
 func watchFiles(streams []*logged) (changed <-chan struct{}, stop func()) {
 	ch := make(chan struct{}, 1)
 	tell := func() {
 		select {
 		case ch <- struct{}{}:
-		default: // one that has not been looked at yet tells all
+		default: // a signal that was not read yet is enough
 		}
 	}
 	if f := inotify(streams); f != nil {
@@ -194,7 +194,7 @@ func (d *Exec) Missing(l Logs) ([]string, error) {
 		case err != nil || []io.Writer{l.Stdout, l.Stderr}[i] == nil:
 		case total > info.Size():
 			warnings = append(warnings, fmt.Sprintf("the log holds the first %d bytes of %s; the %d after them are missing", info.Size(), name, total-info.Size()))
-		case total == 0 && info.Size() >= LogMax: // nobody has told how many there are
+		case total == 0 && info.Size() >= LogMax: // the number of bytes is not known
 			warnings = append(warnings, fmt.Sprintf("the log holds the first %d bytes of %s; what comes after them is missing", info.Size(), name))
 		}
 	}

@@ -41,7 +41,7 @@ func RefusedProcess(err error) bool {
 	return errors.Is(err, unix.EAGAIN) && (errors.As(err, &step) || errors.As(err, &path) && path.Op == "fork/exec")
 }
 
-// NoProcesses is an error where no more processes can be started by now, else nil. Whoever has failed for that may not have
+// NoProcesses is an error where no more processes can be started by now, else nil. A process that has failed for that may not have
 // been able to say so.
 func NoProcesses(doing string, err error) *fault.Error {
 	n := forkexec.ProbeRoom()

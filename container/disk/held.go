@@ -74,7 +74,7 @@ func dirNames(path string) ([]string, error) {
 	return f.Readdirnames(-1)
 }
 
-// failed is told of an error: a process that has ended holds nothing.
+// failed takes note of an error, unless the process has ended: then it holds no file.
 func (w *walker) failed(err error) {
 	if err != nil && !errors.Is(err, unix.ENOENT) && !errors.Is(err, unix.ESRCH) {
 		w.use.Incomplete = true

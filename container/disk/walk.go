@@ -289,7 +289,7 @@ func (w *walker) visit(name string) {
 	}
 }
 
-// enter goes down into a directory that has just been looked at. Mounts are told by RESOLVE_NO_XDEV, not by st_dev: a
+// enter goes down into a directory that has just been looked at. RESOLVE_NO_XDEV refuses mounts, not by st_dev: a
 // program can make a btrfs subvolume, whose number differs, without being anybody.
 func (w *walker) enter(dir int, name string, owner uint32) {
 	euid := os.Geteuid()

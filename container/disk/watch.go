@@ -14,7 +14,7 @@ import (
 // patience is how long a look waits for a walk. Free space has to be looked at meanwhile.
 const patience = 50 * time.Millisecond
 
-// Watch tells how much has been added since the sandbox was made.
+// Watch measures how much has been added since the sandbox was made.
 type Watch struct {
 	// Held, unless nil, counts after each walk what the exec's processes hold and no directory shows.
 	Held func(*walker)
@@ -249,7 +249,7 @@ func (w *Watch) wait(left int64) time.Duration {
 	return min(max(d, minTick), tick)
 }
 
-// Below are the places below writable grants where something else is mounted that the program can write too. A file
+// Below are the mount points below writable grants that the program can write too. A file
 // system that a process serves is that one's own, and may not answer.
 func Below(view *rootfs.View) []string {
 	mounts, err := hostfs.OwnMounts()

@@ -213,7 +213,7 @@ func (f *facts) portsRow() Row {
 	return good(name, "127.0.0.1:80 in a sandbox")
 }
 
-// leastState is how much room there has to be for the state of some sandboxes and their events.
+// leastState is the free space, in bytes, that the state of some sandboxes and their events need.
 const leastState = 64 << 20
 
 func (f *facts) stateRow() Row {

@@ -28,7 +28,7 @@ type trial struct {
 	err          error // why no program ran under the whole policy
 	made         bool
 	took         time.Duration
-	broken       []string // walls that the program did not find in place
+	broken       []string // protections that the program did not find
 	weaker       []spec.Weakness
 	ports        error // of a socket at a port below 1024
 	interpreters []interpreter

@@ -1,5 +1,5 @@
 // Package flock owns the locks of flock(2), by which the files of a sandbox say who is alive: a process holds one for as long as it lives,
-// and whoever can take it knows that the process has ended. It imports none of ours.
+// and a process that can take it knows that the first one has ended. It imports none of ours.
 package flock
 
 import (

@@ -109,7 +109,7 @@ func mapText(list []specs.LinuxIDMapping) string {
 	return b.String()
 }
 
-// Tester tells which grants can be idmapped, and what below them cannot, by doing it to a copy of their mounts.
+// Tester finds out which grants can be idmapped, and what below them cannot, by doing it to a copy of their mounts.
 func Tester(id, uid, gid int) func(string) ([]spec.LeftOut, error) {
 	uids, gids := spec.Exchange(uint32(uid), uint32(id)), spec.Exchange(uint32(gid), uint32(id))
 	return func(path string) ([]spec.LeftOut, error) {

@@ -40,7 +40,7 @@ type Process1 struct {
 	Lock, Creator *os.File
 }
 
-// Start starts it, and says its pid and start time. It ends with whoever has the other end of its socket.
+// Start starts it, and returns its pid and start time. It ends with the process that has the other end of its socket.
 func (p *Process1) Start() (pid int, start uint64, err error) {
 	stub, err := forkexec.Stub()
 	if err != nil {

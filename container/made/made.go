@@ -30,7 +30,7 @@ type Record struct {
 	Dev, Ino uint64 `json:",omitempty"`
 }
 
-// Name chooses a place.
+// Name chooses a path for the directory.
 func Name(parent string) Record {
 	return Record{Path: filepath.Join(parent, "sandboxrun-"+strings.ToLower(rand.Text()))}
 }

@@ -229,7 +229,7 @@ func (n Notes) RemoveEnded(id string) error {
 	return n.remove(id)
 }
 
-// remove removes what a note tells of, and the note.
+// remove removes the directory of a note, and the note.
 func (n Notes) remove(id string) error {
 	data, err := n.Root.ReadFile(prefix + id)
 	if errors.Is(err, fs.ErrNotExist) {

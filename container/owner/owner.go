@@ -23,7 +23,7 @@ import (
 type Owner struct {
 	PID  int    `json:"pid"`
 	Name string `json:"name"`
-	// StartTime, in clock ticks since boot, and BootID tell it from a later process with its pid.
+	// StartTime, in clock ticks since boot, and BootID distinguish it from a later process with its pid.
 	StartTime uint64 `json:"start_time,omitempty"`
 	BootID    string `json:"boot_id,omitempty"`
 }

@@ -1,5 +1,5 @@
 // Package recording knows where the record of a sandbox is, for all who write to it: execs, the relay and delete. What a record is, is
-// package record's. It imports of ours container/fault and record.
+// package record's. It imports of ours fault and record.
 package recording
 
 import (
@@ -13,7 +13,7 @@ import (
 	"github.com/sandboxrun/sandboxrun/record"
 )
 
-// Location is where a sandbox's record is.
+// Location is the directory of a sandbox's record, and what identifies the record.
 type Location struct {
 	Dir     string `json:"dir"`
 	Session string `json:"session"`

@@ -10,7 +10,7 @@ import (
 )
 
 // Refusals writes a line to a program's standard error for each host that the relay refuses while the program runs (network.explain).
-// The relay does not know which exec a connection comes from, so every exec that runs is told. The relay writes an event before it
+// The relay does not know which exec a connection comes from, so every exec that runs gets the line. The relay writes an event before it
 // answers, so the event of a connection that a program has seen fail can be read when the program has ended.
 type Refusals struct {
 	log     *journal.Log
@@ -84,7 +84,7 @@ func (f *Refusals) Finish() {
 	}
 	close(f.stop)
 	f.looking.Wait()
-	_ = f.log.Advance() // what cannot be read is not told
+	_ = f.log.Advance() // an event that cannot be read is left out
 	f.log.Close()
 }
 
@@ -109,6 +109,6 @@ func (f *Refusals) look(e journal.Event) error {
 		line = f.newline + line
 	}
 	f.midline = false
-	_, _ = io.WriteString(f.out, line) // whoever closed it does not want to know
+	_, _ = io.WriteString(f.out, line) // the program or its caller may have closed it
 	return nil
 }

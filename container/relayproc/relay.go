@@ -28,11 +28,11 @@ import (
 	"github.com/sandboxrun/sandboxrun/spec/policy"
 )
 
-// Command is the word by which the binary is told to be a relay. A sandbox's id follows, for whoever lists
+// Command is the argument that makes this binary a relay. A sandbox's id follows, for a user who lists
 // processes; all else comes through standard input.
 const Command = "relay"
 
-// Lock is held by the relay: whoever can lock it knows that it has ended.
+// Lock is the file that the relay locks: a process that can lock it knows that the relay has ended.
 const Lock = "relay.lock"
 
 // Descriptors that a relay finds open, before its listeners.
@@ -322,7 +322,7 @@ func Alive(root *os.Root, id string) bool {
 	return flock.Lock(lock, unix.LOCK_SH|unix.LOCK_NB) != nil
 }
 
-// Info is what the state command tells of a sandbox's relay.
+// Info is what the state command prints of a sandbox's relay.
 type Info struct {
 	Status string            `json:"status"` // "running" or "stopped"
 	Proxy  string            `json:"proxy,omitempty"`

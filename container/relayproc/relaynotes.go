@@ -34,7 +34,7 @@ type Stats struct {
 // it, in one piece.
 const networkFile = "network"
 
-// relayNotes writes down what a relay tells of.
+// relayNotes writes the relay's events and counts.
 type relayNotes struct {
 	dir      *os.File // the sandbox's
 	stats    Stats
@@ -70,8 +70,8 @@ func (n *relayNotes) write() error {
 	return err
 }
 
-// tell writes the event to the record. What cannot be recorded must not happen: then the relay ends.
-func (n *relayNotes) tell(ev *relay.Event, ms float64) {
+// append writes the event to the record. What cannot be recorded must not happen: then the relay ends.
+func (n *relayNotes) append(ev *relay.Event, ms float64) {
 	if n.record == nil || n.recorded > maxRecorded {
 		return
 	}
@@ -101,7 +101,7 @@ func (n *relayNotes) note(ev relay.Event) {
 	n.stats.Received += ev.Down
 	_ = n.write()
 	ms := float64(ev.Duration.Round(time.Microsecond)) / float64(time.Millisecond)
-	n.tell(&ev, ms)
+	n.append(&ev, ms)
 	_ = journal.Append(n.dir, true, journal.Event{Event: eventNetwork, NetworkEvent: &journal.NetworkEvent{
 		Kind: ev.Kind, Host: ev.Host, Port: ev.Port, Address: ev.Address, Via: ev.Via, Rule: ev.Rule, Verdict: ev.Verdict, Reason: journal.Shorten(ev.Reason, journal.MaxMessage),
 		Sent: ev.Up, Received: ev.Down, DurationMS: ms, Explain: journal.Shorten(ev.Explain, journal.MaxMessage),

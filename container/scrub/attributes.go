@@ -17,12 +17,12 @@ type attribute struct {
 }
 
 // attributes takes the values out of the extended attributes of a file that keeps its content.
-func (s *Scrubber) attributes(p place, f *os.File) error {
+func (s *Scrubber) attributes(p target, f *os.File) error {
 	list, err := extended(f)
 	if err != nil {
 		return err
 	}
-	change := Changed{Path: s.Redactor.String(p.said), Values: map[string]int{}}
+	change := Changed{Path: s.Redactor.String(p.shown), Values: map[string]int{}}
 	for _, a := range list {
 		clean, found := counted(s.Redactor, a.value)
 		if len(found) == 0 {

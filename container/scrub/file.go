@@ -21,7 +21,7 @@ var (
 )
 
 // file scrubs a regular file.
-func (s *Scrubber) file(p place, at int, st *unix.Stat_t) error {
+func (s *Scrubber) file(p target, at int, st *unix.Stat_t) error {
 	node := inode{st.Dev, st.Ino}
 	if l := s.links[node]; l != nil {
 		return s.again(p, node, l)
@@ -39,7 +39,7 @@ func (s *Scrubber) file(p place, at int, st *unix.Stat_t) error {
 	if len(found) == 0 {
 		return s.attributes(p, f)
 	}
-	change := Changed{Path: s.Redactor.String(p.said), Values: found}
+	change := Changed{Path: s.Redactor.String(p.shown), Values: found}
 	now := node
 	if !s.DryRun {
 		if now, err = s.replace(p, f, st, binary, found); err != nil {
@@ -138,7 +138,7 @@ func copyData(f *os.File, from, to int64, use func([]byte) error) error {
 }
 
 // replace writes a file anew, and puts the new one in its place.
-func (s *Scrubber) replace(p place, f *os.File, st *unix.Stat_t, binary bool, found map[string]int) (inode, error) {
+func (s *Scrubber) replace(p target, f *os.File, st *unix.Stat_t, binary bool, found map[string]int) (inode, error) {
 	if st.Uid != uint32(unix.Geteuid()) && unix.Geteuid() != 0 {
 		return inode{}, errForeign
 	}
@@ -234,7 +234,7 @@ func (s *Scrubber) content(to, f *os.File, size int64, binary bool) (map[string]
 }
 
 // put renames the new file over the old one, if its name is still the old one's, and looks that it stands there.
-func (p place) put(tmp string, old, now inode) error {
+func (p target) put(tmp string, old, now inode) error {
 	if at, err := p.node(); err != nil || at != old {
 		return errBusy
 	}
@@ -247,14 +247,14 @@ func (p place) put(tmp string, old, now inode) error {
 	return nil
 }
 
-func (p place) node() (inode, error) {
+func (p target) node() (inode, error) {
 	var st unix.Stat_t
 	err := unix.Fstatat(p.dir, p.name, &st, unix.AT_SYMLINK_NOFOLLOW)
 	return inode{st.Dev, st.Ino}, err
 }
 
 // again puts a file that was scrubbed in the place of another hard link of the old one.
-func (s *Scrubber) again(p place, old inode, l *linked) error {
+func (s *Scrubber) again(p target, old inode, l *linked) error {
 	if s.DryRun {
 		l.unseen--
 		return nil

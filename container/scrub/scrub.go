@@ -59,20 +59,20 @@ type linked struct {
 	unseen  int // hard links that were not come by yet
 }
 
-// place is an entry of a directory.
-type place struct {
-	root *os.File // O_PATH
-	dir  int      // the open directory
-	name string   // in dir
-	rel  string   // below root
-	said string   // what it is called to the user
-	stay uint64   // RESOLVE_NO_XDEV: it must be no mount
+// target is a directory entry that is scrubbed.
+type target struct {
+	root  *os.File // O_PATH
+	dir   int      // the open directory
+	name  string   // in dir
+	rel   string   // below root
+	shown string   // its path in messages
+	stay  uint64   // RESOLVE_NO_XDEV: it must be no mount
 }
 
 // Scrub scrubs all that lies at or below the paths. Nothing is changed if one of them cannot be opened.
 func (s *Scrubber) Scrub(paths []string) (*Report, error) {
 	s.report, s.links = Report{Changed: []Changed{}, Left: []Left{}}, map[inode]*linked{}
-	var all []place
+	var all []target
 	defer func() {
 		for _, p := range all { // at the end, because a hard link may lead from a later path to an earlier one
 			p.root.Close()
@@ -95,8 +95,8 @@ func (s *Scrubber) Scrub(paths []string) (*Report, error) {
 }
 
 // named finds what the caller names. It may be a mount, but no symlink: a program may have made that.
-func named(name string) (place, error) {
-	none := place{}
+func named(name string) (target, error) {
+	none := target{}
 	abs, err := filepath.Abs(name)
 	if err != nil {
 		return none, err
@@ -109,7 +109,7 @@ func named(name string) (place, error) {
 	if err != nil {
 		return none, &os.PathError{Op: "open", Path: parent, Err: err}
 	}
-	p := place{os.NewFile(uintptr(dir), parent), dir, base, base, path.Clean(name), 0}
+	p := target{os.NewFile(uintptr(dir), parent), dir, base, base, path.Clean(name), 0}
 	var st unix.Stat_t
 	if err = unix.Fstatat(dir, base, &st, unix.AT_SYMLINK_NOFOLLOW); err == nil {
 		switch st.Mode & unix.S_IFMT {
@@ -126,7 +126,7 @@ func named(name string) (place, error) {
 }
 
 // open opens an entry without acting on it.
-func (p place) open() (int, error) {
+func (p target) open() (int, error) {
 	return openat(p.dir, p.name, unix.O_PATH|unix.O_NOFOLLOW, p.stay)
 }
 
@@ -140,12 +140,12 @@ func openat(dir int, name string, flags, resolve uint64) (int, error) {
 	}
 }
 
-func (s *Scrubber) leave(p place, format string, args ...any) {
-	s.report.Left = append(s.report.Left, Left{s.Redactor.String(p.said), s.Redactor.String(fmt.Sprintf(format, args...))})
+func (s *Scrubber) leave(p target, format string, args ...any) {
+	s.report.Left = append(s.report.Left, Left{s.Redactor.String(p.shown), s.Redactor.String(fmt.Sprintf(format, args...))})
 }
 
 // entry scrubs an entry of a directory that is walked.
-func (s *Scrubber) entry(p place, depth int) {
+func (s *Scrubber) entry(p target, depth int) {
 	if s.Redactor.String(p.name) != p.name {
 		s.leave(p, "its name has a value in it; rename it")
 	}
@@ -167,7 +167,7 @@ func (s *Scrubber) entry(p place, depth int) {
 }
 
 // take scrubs what is open as O_PATH.
-func (s *Scrubber) take(p place, fd int, st *unix.Stat_t, depth int) {
+func (s *Scrubber) take(p target, fd int, st *unix.Stat_t, depth int) {
 	switch st.Mode & unix.S_IFMT {
 	case unix.S_IFDIR:
 		s.directory(p, fd, depth)
@@ -187,7 +187,7 @@ func (s *Scrubber) take(p place, fd int, st *unix.Stat_t, depth int) {
 }
 
 // directory scrubs what is in a directory, and gives it back the times that it had.
-func (s *Scrubber) directory(p place, at, depth int) {
+func (s *Scrubber) directory(p target, at, depth int) {
 	if depth == maxDepth {
 		s.leave(p, "directories more than %d deep are not looked at", maxDepth)
 		return
@@ -210,7 +210,7 @@ func (s *Scrubber) directory(p place, at, depth int) {
 	slices.Sort(names)
 	before := len(s.report.Changed)
 	for _, name := range names {
-		s.entry(place{p.root, int(dir.Fd()), name, path.Join(p.rel, name), path.Join(p.said, name), unix.RESOLVE_NO_XDEV}, depth+1)
+		s.entry(target{p.root, int(dir.Fd()), name, path.Join(p.rel, name), path.Join(p.shown, name), unix.RESOLVE_NO_XDEV}, depth+1)
 	}
 	if err := s.attributes(p, dir); err != nil {
 		s.leave(p, "%v", err)

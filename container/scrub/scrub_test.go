@@ -235,7 +235,7 @@ func TestBusy(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer d.Close()
-	p := place{d, int(d.Fd()), "new", "new", "new", 0}
+	p := target{d, int(d.Fd()), "new", "new", "new", 0}
 	at, err := p.node()
 	if err != nil {
 		t.Fatal(err)

@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Start starts a process that is told by a word what it is to be. A sandbox's id follows, for whoever lists processes; all else comes by in.
+// Start starts this binary with a command word and a sandbox's id as its arguments, so that ps shows them. All else comes through in.
 // The files of more are its descriptors from 3 on.
 func Start(word, id string, more ...*os.File) (cmd *exec.Cmd, in, answer *os.File, err error) {
 	// What the caller left open for us is not the process': a pipe's reader would wait for it.

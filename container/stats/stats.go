@@ -55,7 +55,7 @@ type Sandbox struct {
 	PID      int              // of process 1
 	Init     *os.File         // its pidfd
 	Limits   policy.Limits    // of each exec
-	Reported []spec.Limit     // the limits as results tell them
+	Reported []spec.Limit     // the limits as results have them
 	Groups   []forkexec.Group // that count
 	Tmpfs    []string         // its file systems in memory
 	Disk     *disk.Watch      // nil: what is written is not limited
@@ -137,7 +137,7 @@ type used struct {
 	busy   time.Duration // of all; only what has been added since the last look means something
 }
 
-// usage asks the control groups, and looks at the processes for what those do not tell.
+// usage asks the control groups, and reads the processes for what the groups do not count.
 func (m *Meter) usage() (used, error) {
 	const all = forkexec.GroupMemory | forkexec.GroupPids | forkexec.GroupCPUAcct
 	u, counted := byGroups(m.sb.Groups)

@@ -56,7 +56,7 @@ func (m *Meter) byProcesses() (used, error) {
 	return u, nil
 }
 
-// times is what /proc/PID/stat tells of a process.
+// times is what /proc/PID/stat has of a process.
 type times struct {
 	own, waited time.Duration // its processor time, and that of children that it has waited for
 	threads     int
@@ -83,7 +83,7 @@ func timesOf(pid int) (times, bool) {
 // shares is memory, of which each page that several processes have mapped counts for each in part.
 type shares struct{ files, rest int64 } // of files in memory, and of all else
 
-// add takes what is resident where the kernel does not tell the shares.
+// add counts the resident memory where the kernel does not show the shares.
 func (s *shares) add(pid int, resident int64) {
 	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/smaps_rollup", pid))
 	all, ok := procfs.NumberAfter(string(data), "Pss:")

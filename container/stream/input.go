@@ -181,7 +181,7 @@ func (f *feed) pread() (int, error) {
 	return unix.Pread(f.from, f.buf, at)
 }
 
-// again says whether an error of reading passes. A process in the background that ignores SIGTTIN is told EIO.
+// again says whether an error of reading passes. A process in the background that ignores SIGTTIN gets EIO.
 func (f *feed) again(err error) bool {
 	switch {
 	case errors.Is(err, unix.EINTR), errors.Is(err, unix.EAGAIN):

@@ -71,7 +71,7 @@ func (k *Keeper) Write(p []byte) (int, error) {
 	return n, nil
 }
 
-// Content is what was kept, and whether something is missing from it. What is missing is said in its place; neither
+// Content is what was kept, and whether something is missing from it. A line in its place says how much is missing; neither
 // part then ends or begins inside a character.
 func (k *Keeper) Content() ([]byte, bool) {
 	k.mu.Lock()
@@ -100,7 +100,7 @@ func partialStart(b []byte) int {
 	return n
 }
 
-// pump copies a stream to its end. Once the writer fails, src is closed, so that whoever writes to it hears of it as it
+// pump copies a stream to its end. Once the writer fails, src is closed, so that the writer of src gets SIGPIPE as it
 // would without us: by SIGPIPE.
 func pump(dst io.Writer, src io.ReadCloser) {
 	_, _ = io.Copy(dst, src)

@@ -9,7 +9,7 @@ import (
 )
 
 // File keeps the beginning of a stream in a file. Nothing that goes wrong with it reaches the program or holds it
-// up: what is not in the file is counted, and told of in the end.
+// up: bytes that are not in the file are counted, for a warning.
 type File struct {
 	f       *os.File
 	name    string // for the user
@@ -19,7 +19,7 @@ type File struct {
 	failed  error
 }
 
-// NewFile keeps a stream in f, up to most bytes. name is what the user is told.
+// NewFile keeps a stream in f, up to most bytes. name is what messages call the file.
 func NewFile(f *os.File, name string, most int64) *File {
 	return &File{f: f, name: name, cap: most}
 }
@@ -70,7 +70,7 @@ func (s streamFiles) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// copier writes a stream to a place beside where it goes.
+// copier also writes a stream to a file.
 type copier struct{ to, beside io.Writer }
 
 func (c *copier) Write(p []byte) (int, error) {

@@ -50,7 +50,7 @@ type Ends struct {
 
 	Keep     int64            // bytes of each stream that are kept
 	KillOver bool             // a stream that is larger ends the exec
-	Idle     bool             // the exec's supervision is told of output
+	Idle     bool             // output resets the idle limit
 	Files    []Files          // that the streams are written to besides
 	Meters   [2]*record.Meter // of stdout and stderr; nil: there is no record
 	Redactor *record.Redactor
@@ -208,7 +208,7 @@ func (s *Streams) connectPipes(cmd *forkexec.Command) error {
 	return nil
 }
 
-// Closed is an output of a caller's who has none: the descriptor is closed. A program that writes there is told EBADF, as
+// Closed is an output of a caller's who has none: the descriptor is closed. A program that writes there gets EBADF, as
 // it would be without us.
 type Closed struct{}
 
@@ -261,7 +261,7 @@ func (s *Streams) also(kept *Keeper) io.Writer {
 	return nil
 }
 
-// heard tells the exec's supervision that the program has written something.
+// heard reports output to the exec's supervision, for limits.idle.
 type heard struct {
 	to io.Writer
 	s  *Streams

@@ -115,7 +115,7 @@ func control(f *os.File, use func(fd int) error) error {
 	return errors.Join(err, inner)
 }
 
-// Resize tells the program's terminal its new size; the program hears of it by SIGWINCH.
+// Resize sets the size of the program's terminal; the program gets SIGWINCH.
 func (s *Streams) Resize(to Size) error {
 	ws := unix.Winsize{Row: to.Rows, Col: to.Cols}
 	err := control(s.terminal, func(fd int) error { return unix.IoctlSetWinsize(fd, unix.TIOCSWINSZ, &ws) })

@@ -34,12 +34,12 @@ func CheckState(state string, root *os.Root, h *spec.Host) error {
 		return fmt.Errorf("open state directory: %w", fault.Cause(err))
 	}
 	defer dir.Close()
-	place, err := procfs.LocationOf(dir, g.mounts)
+	location, err := procfs.LocationOf(dir, g.mounts)
 	if err != nil {
 		return fault.New(fault.StateExposed, "was it removed? try again", "find out where the state directory %q is: %w", state, err)
 	}
 	for _, r := range own {
-		inside, err := r.exposes(place)
+		inside, err := r.exposes(location)
 		pid := filepath.Base(r.proc)
 		if err != nil {
 			return fault.New(fault.StateExposed, "try again, or keep the state elsewhere: --root DIR", "read the mounts of process %s: %w", pid, err)
@@ -53,9 +53,9 @@ func CheckState(state string, root *os.Root, h *spec.Host) error {
 	return nil
 }
 
-// exposes is where its programs can write a place.
-func (r running) exposes(place hostfs.Location) (string, error) {
-	if !r.mayWrite(place) {
+// exposes returns the path inside at which its programs can write a location, or "".
+func (r running) exposes(location hostfs.Location) (string, error) {
+	if !r.mayWrite(location) {
 		return "", nil
 	}
 	mounts, err := os.ReadFile(r.proc + "/mountinfo")
@@ -65,7 +65,7 @@ func (r running) exposes(place hostfs.Location) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return exposedIn(mounts, place)
+	return exposedIn(mounts, location)
 }
 
 // writable lists what of the host a view lets programs write, as forkexec.Sealed has it.
@@ -86,23 +86,23 @@ func (g *ground) writable(v *rootfs.View) ([]string, error) {
 	return list, nil
 }
 
-// mayWrite says whether one of a sandbox's mounts may let its programs write a place. To read the mounts themselves costs more.
-func (r running) mayWrite(place hostfs.Location) bool {
+// mayWrite says whether one of a sandbox's mounts may let its programs write a location. To read the mounts themselves costs more.
+func (r running) mayWrite(location hostfs.Location) bool {
 	return slices.ContainsFunc(r.sealed.Writable, func(text string) bool {
 		dev, path, _ := strings.Cut(text, " ")
-		return place.Within(hostfs.Location{Dev: dev, Path: path})
+		return location.Within(hostfs.Location{Dev: dev, Path: path})
 	})
 }
 
-// exposedIn is where a program can write a place by one of these mounts.
-func exposedIn(mountinfo []byte, place hostfs.Location) (string, error) {
+// exposedIn returns the path at which a program can write a location by one of these mounts, or "".
+func exposedIn(mountinfo []byte, location hostfs.Location) (string, error) {
 	list := hostfs.ParseMounts(string(mountinfo))
 	for i := range list {
 		m := &list[i]
-		if !m.Writable || !place.Within(m.Location) {
+		if !m.Writable || !location.Within(m.Location) {
 			continue
 		}
-		inside := filepath.Join(m.Target, strings.TrimPrefix(place.Path, m.Path))
+		inside := filepath.Join(m.Target, strings.TrimPrefix(location.Path, m.Path))
 		if !covered(list, m.ID, inside, nil) && visible(list, m) {
 			return inside, nil
 		}

@@ -47,16 +47,16 @@ func (g *ground) statesInUse() inUse {
 		if sealed != nil && unix.Fstat(fd, &st) == nil && int(st.Uid) == g.uid {
 			own = append(own, running{proc, sealed})
 		}
-		place, err := procfs.LocationOf(f, g.mounts)
-		if err != nil || filepath.Base(place.Path) != "lock" {
+		location, err := procfs.LocationOf(f, g.mounts)
+		if err != nil || filepath.Base(location.Path) != "lock" {
 			return
 		}
 		found.ofOther(sealed)
-		place.Path = filepath.Dir(filepath.Dir(place.Path))
-		if name, err := os.Readlink("/proc/self/fd/" + strconv.Itoa(fd)); err == nil && !seen[place] {
-			seen[place] = true
+		location.Path = filepath.Dir(filepath.Dir(location.Path))
+		if name, err := os.Readlink("/proc/self/fd/" + strconv.Itoa(fd)); err == nil && !seen[location] {
+			seen[location] = true
 			found.known = append(found.known, spec.Trusted{
-				What: "a state directory in use", Path: filepath.Dir(filepath.Dir(name)), Location: place, State: true,
+				What: "a state directory in use", Path: filepath.Dir(filepath.Dir(name)), Location: location, State: true,
 			})
 		}
 	})

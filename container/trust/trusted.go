@@ -57,7 +57,7 @@ func NewGround() (*ground, error) {
 	return g, nil
 }
 
-// Add tells a host what a command believes.
+// Add adds to a Host the files that a command trusts.
 func Add(h *spec.Host, t Known) error {
 	g, ok := h.Ground.(*ground)
 	if !ok {
@@ -166,8 +166,8 @@ func (g *ground) directory(what, path string) error {
 // Go goes to a path as the kernel does, and notes where it is and in which directories the links on the way are.
 func (g *ground) walk(path string, t *spec.Trusted, file bool) (*os.File, error) {
 	w := Walk{Rest: strings.Split(path, "/"), File: file, Follow: func(dir *os.File) error {
-		place, err := procfs.LocationOf(dir, g.mounts)
-		t.Links = append(t.Links, place)
+		location, err := procfs.LocationOf(dir, g.mounts)
+		t.Links = append(t.Links, location)
 		return err
 	}}
 	missing, err := w.Go()
@@ -279,11 +279,11 @@ func (g *ground) stateAt(path string) (spec.Trusted, bool) {
 	if unix.Fstat(fd, &st) != nil || named && uid != strconv.Itoa(int(st.Uid)) {
 		return spec.Trusted{}, false
 	}
-	place, err := procfs.LocationOf(f, g.mounts)
-	return spec.Trusted{What: "the state directory of uid " + strconv.Itoa(int(st.Uid)), Path: path, Location: place, State: true}, err == nil
+	location, err := procfs.LocationOf(f, g.mounts)
+	return spec.Trusted{What: "the state directory of uid " + strconv.Itoa(int(st.Uid)), Path: path, Location: location, State: true}, err == nil
 }
 
-// StatePath is where the state is: dir if it is given, else a place that belongs to the caller alone.
+// StatePath is where the state is: dir if it is given, else a directory that belongs to the caller alone.
 func StatePath(dir, runtimeDir string, uid int) string {
 	switch {
 	case dir != "":

@@ -5,7 +5,7 @@
 // A mount needs something to be mounted on. Where that is missing nothing is made, neither on the host nor in a file system that other
 // execs see: a new file system in memory covers the directory around it for this exec alone, and shows again what is in that directory.
 // In what only the launcher writes nobody sees a difference. In a file system in memory that programs write, new files in the covered
-// directory itself are the exec's own, which is said. In a directory of the host it would lose what the program makes, and is refused.
+// directory itself are the exec's own, and a warning says so. In a directory of the host it would lose what the program makes, and is refused.
 //
 // It may import spec, rootfs, forkexec, idmap, lookup and fault.
 package views

@@ -28,7 +28,7 @@ type Stream interface {
 // end is one of the two connections of a pair.
 type end struct {
 	Stream
-	fin atomic.Bool // we have told the peer that nothing more comes
+	fin atomic.Bool // the peer has our FIN
 }
 
 // pair joins two connections. Each direction ends by itself: the end of one is passed on as the end of that one, so

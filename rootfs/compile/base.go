@@ -71,7 +71,7 @@ func (c *compiler) addBase() error {
 	return nil
 }
 
-// showBase shows a host path at its own place: as the same link if that stays below one of shown, else bound.
+// showBase shows a host path at the same path inside: as the same link if that stays below one of shown, else bound.
 // What does not exist is left out.
 func (c *compiler) showBase(host string, shown []string) {
 	t, err := hostfs.Follow(c.tree, host)

@@ -21,7 +21,7 @@ type compiler struct {
 	items   []item                    // what is to be mounted
 	bases   map[string]bool           // targets of the base's binds
 	small   map[string][]rootfs.Entry // of those, the directories that may be copied: target → what is in them
-	links   map[string]string         // every link that a grant's path went through: place → text
+	links   map[string]string         // every link that a grant's path went through: path → text
 	names   []name                    // grants whose path went through links
 	grants  []grant                   // what the policy shows of the host, for secrets and hard links
 	skipped []string
@@ -36,7 +36,7 @@ type compiler struct {
 	replaceable map[string]string // links on the way of a deny that a program could replace → the rule
 }
 
-// class orders what is asked for at one place: the higher wins.
+// class orders what is asked for at one path: the higher wins.
 type class int
 
 const (

@@ -123,7 +123,7 @@ func (d *denier) addInside(g rootfs.Grant, inside string) error {
 	return nil
 }
 
-// addLinks holds the links on the way of a deny that a program could replace: another link in their place would have the
+// addLinks makes unreplaceable the links on the way of a deny that a program could replace: another link there would have the
 // next sandbox of the policy hide something else. The last one is the denied name itself, and is hidden.
 func (d *denier) addLinks(links []pathname.Link, g rootfs.Grant) {
 	for _, l := range links {

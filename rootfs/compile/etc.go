@@ -11,7 +11,7 @@ import (
 )
 
 // EtcShown are the files of the host's /etc that base "system" shows beside the data of installed programs: what libraries and shells need
-// to find certificates, other libraries, time zones, services and themselves. Nothing that tells secrets (/etc/ssl/private, shadow, ssh)
+// to find certificates, other libraries, time zones, services and themselves. No secret (/etc/ssl/private, shadow, ssh)
 // or names of the host's users. Patterns are path.Match's.
 var EtcShown = []string{ //nolint:gochecknoglobals // a table
 	// programs and libraries
@@ -72,7 +72,7 @@ func (c *compiler) copySmall(v *rootfs.View) {
 	}
 }
 
-// generated is a file of /etc that tells of the sandbox, not of the host.
+// generated is a file of /etc that describes the sandbox, not the host.
 type generated struct {
 	name, content string
 	ownOnly       bool // not over a file that a base brings
@@ -107,7 +107,7 @@ func (c *compiler) addGenerated() error {
 	for _, g := range c.generated() {
 		spot, links, err := c.index.Trace("/etc/" + g.name)
 		if _, redirects := c.writables.First(c.index.OnHost(links)); redirects {
-			continue // a program chose the place
+			continue // a program chose the path
 		}
 		if spot.Path == "" || pathname.KernelPlace(spot.Path) != "" || err == nil && spot.Dir {
 			continue

@@ -6,7 +6,7 @@ import (
 )
 
 // addGuards shows the files of Request.Guarded read-only wherever a writable grant would show them, under further hard links
-// within the grants too, and pins the directories above: else a program could move one away and put its own in its place.
+// within the grants too, and pins the directories above: else a program could replace one.
 func (c *compiler) addGuards() error {
 	guards := map[string]string{} // host path → what it is
 	linked := map[hostfs.Inode]string{}

@@ -59,7 +59,7 @@ func (p *pinner) path(host, from string) {
 	}
 }
 
-// pin mounts a host path on itself at one place at which the program may write: that it is a mount point there holds under
+// pin mounts a host path on itself at one path at which the program may write: that it is a mount point there holds under
 // all its names.
 func (p *pinner) pin(host, from string) {
 	if _, ok := p.locations.Visible[host]; ok {

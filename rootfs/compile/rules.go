@@ -57,7 +57,7 @@ func (c *compiler) addPolicy() error {
 	return nil
 }
 
-// addGrant shows a host path at its own place: where its links lead, and by the name the policy gives.
+// addGrant shows a host path at the same path inside: where its links lead, and by the name the policy gives.
 func (c *compiler) addGrant(g rootfs.Grant, cl class, maySkip bool) error {
 	if g.Path == "/" {
 		return rootfs.Invalid(`files.base = "host" shows the host's root read-only`, `%s "/": the root itself cannot be granted`, g.From)

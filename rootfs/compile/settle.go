@@ -11,7 +11,7 @@ import (
 	"github.com/sandboxrun/sandboxrun/rootfs/pathname"
 )
 
-// maxRounds ends a search for the final places of mounts that links send in circles.
+// maxRounds ends a search for the final targets of mounts that links send in circles.
 const maxRounds = 40
 
 // A directory of the base that is hidden but has a grant below it becomes a small tmpfs, in which the way to the grant
@@ -22,7 +22,7 @@ const (
 	HiddenMode   = 0o555
 )
 
-// settle finds the final place of every mount. A target may go through a link that only another mount brings, so it is
+// settle finds the final target of every mount. A target may go through a link that only another mount brings, so it is
 // done in rounds: put everything in order, follow every target through what is mounted before it, and begin again if
 // that moved one. Once nothing moves, no target goes through a link, and all that decides where it is lies above it and
 // so came earlier.
@@ -128,7 +128,7 @@ func (c *compiler) replaced(it *item, spot rootfs.Place) bool {
 	return spot.Path != it.Target || spot.Mount != nil && c.classes[spot.Mount.Target] >= classRead
 }
 
-// put mounts an item at the place that its target leads to.
+// put mounts an item at the path that its target leads to.
 func (c *compiler) put(it *item, spot rootfs.Place, walkErr error) error {
 	if it.class >= classRead {
 		if err := checkTarget(rootfs.Grant{Path: it.Target, From: it.From}); err != nil {
@@ -259,7 +259,7 @@ func (c *compiler) addNames() error {
 func (c *compiler) addName(n name) {
 	real, err := c.index.Walk(n.real)
 	if err != nil || real.Host != n.real {
-		return // something else was asked for at that place, and won
+		return // something else was asked for at that path, and won
 	}
 	spot, links, err := c.index.Trace(n.written)
 	if _, redirects := c.writables.First(c.index.OnHost(links)); redirects {

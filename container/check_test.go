@@ -97,7 +97,7 @@ func TestChecksLeaveNothing(t *testing.T) {
 }
 
 // Limits that leave hardly any room for a program leave too little for some checks. That is said, and breaks nothing.
-func TestChecksWithoutRoom(t *testing.T) {
+func TestChecksWithoutSpace(t *testing.T) {
 	for _, limits := range []string{"limits.nofile = 3", "limits.pids = 1", "limits.file = \"1\"", "limits.memory = \"300K\""} {
 		sb := sandboxOf(t, limits)
 		if broken := hooks.BrokenOf(sb.state.Checks); len(broken) > 0 {

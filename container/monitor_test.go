@@ -21,7 +21,7 @@ import (
 	"github.com/sandboxrun/sandboxrun/rootfs/hostfs"
 )
 
-func TestPlaceWithin(t *testing.T) {
+func TestLocationWithin(t *testing.T) {
 	tests := []struct {
 		p, q hostfs.Location
 		want bool

@@ -224,8 +224,8 @@ func TestOrphans(t *testing.T) {
 	}
 }
 
-// TestWhatARecordSays: limits and checks are said as they are known elsewhere.
-func TestWhatARecordSays(t *testing.T) {
+// TestRecordContent: limits and checks are said as they are known elsewhere.
+func TestRecordContent(t *testing.T) {
 	list := recordLimits([]spec.Limit{{Name: "wall", Value: 1.5, EnforcedBy: spec.ByTimer, Verified: true}, {Name: "pids", Value: 2}})
 	if len(list) != 2 || list[0] != (record.Limit{Name: "wall", Value: 1.5, EnforcedBy: spec.ByTimer, Verified: true}) || list[1].Verified {
 		t.Errorf("%+v", list)

@@ -189,9 +189,9 @@ func withoutNumbers(result string) string {
 	return string(text)
 }
 
-// TestPoolSaysNo: where anything that the policy depends on is another, a sandbox is made as always. The control is the same command
+// TestPoolRefuses: where anything that the policy depends on is another, a sandbox is made as always. The control is the same command
 // before and after.
-func TestPoolSaysNo(t *testing.T) {
+func TestPoolRefuses(t *testing.T) {
 	flavours(t, func(b *box) {
 		t := b.t
 		b.file("grants/in/f", "f")

@@ -8,9 +8,9 @@ import (
 	"testing"
 )
 
-// TestTrustedPlaces: no grant gives a program what the launcher believes, under whatever name. The control is the same grant of
+// TestTrustedLocations: no grant gives a program what the launcher believes, under whatever name. The control is the same grant of
 // another directory.
-func TestTrustedPlaces(t *testing.T) {
+func TestTrustedLocations(t *testing.T) {
 	flavours(t, func(b *box) {
 		t := b.t
 		other := b.mkdir("other")

@@ -153,8 +153,8 @@ func TestViewsOfOthers(t *testing.T) {
 	})
 }
 
-// TestViewsAreHeld: what cannot be shown or hidden is refused by name, and nothing of it is made anywhere.
-func TestViewsAreHeld(t *testing.T) {
+// TestViewsAreEnforced: what cannot be shown or hidden is refused by name, and nothing of it is made anywhere.
+func TestViewsAreEnforced(t *testing.T) {
 	flavours(t, func(b *box) {
 		viewBox(b)
 		b.mkdir("secret")

@@ -148,7 +148,7 @@ type broken struct{}
 
 func (broken) Write([]byte) (int, error) { return 0, errors.New("broken") }
 
-func TestRedactTellsOfErrors(t *testing.T) {
+func TestRedactErrors(t *testing.T) {
 	w := NewRedactor(map[string]string{"A_KEY": keyA}).Writer(broken{})
 	if _, err := w.Write([]byte("plain")); err == nil {
 		t.Error("no error of a plain write")

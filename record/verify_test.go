@@ -127,7 +127,7 @@ func TestVerifySeesEveryByte(t *testing.T) {
 }
 
 // What is not well in the sandbox makes its record not well, too.
-func TestVerifyTellsWhatIsNotWell(t *testing.T) {
+func TestVerifyProblems(t *testing.T) {
 	for want, events := range map[string][]Event{
 		"check_broken":                   {session("s"), &Check{Result: Broken}, &End{}},
 		"sandbox_litter":                 {session("s"), &End{Leftovers: []string{"/w/x"}}},
@@ -145,7 +145,7 @@ func TestVerifyTellsWhatIsNotWell(t *testing.T) {
 	}
 }
 
-func TestVerifyTellsOfReading(t *testing.T) {
+func TestVerifyReadError(t *testing.T) {
 	if _, err := Verify(iotest.ErrReader(errors.New("broken")), Options{}); err == nil {
 		t.Error("no error")
 	}

@@ -11,7 +11,7 @@ import (
 )
 
 // What has no name any more takes space as long as somebody holds it.
-func TestDiskHeld(t *testing.T) {
+func TestDiskHeldOpen(t *testing.T) {
 	dir := realDir(t)
 	nameless := func() *os.File {
 		path := filepath.Join(dir, "file")

@@ -101,7 +101,7 @@ func TestProgram(t *testing.T) {
 	}
 }
 
-func TestSearchPlaces(t *testing.T) {
+func TestSearchPath(t *testing.T) {
 	root := &object{path: "/b/prog", origin: "/b", needs: &elf.Needs{Class: 2, Machine: 62, Interp: "/lib64/ld-linux-x86-64.so.2", Rpath: []string{"$ORIGIN/r"}}}
 	l := &loading{a: Asked{Dir: "/w", Env: map[string]string{"LD_LIBRARY_PATH": "/env:rel"}}}
 	s := side{open: func(string) (hostfs.File, bool) { return nil, false }, cache: map[string][]string{"x": {"/cache/x"}}}

@@ -7,7 +7,7 @@ import (
 	"github.com/sandboxrun/sandboxrun/rootfs/roottest"
 )
 
-func TestPlaces(t *testing.T) {
+func TestLocations(t *testing.T) {
 	p := hostfs.NewLocations(roottest.Host(t), []hostfs.Mount{
 		{ID: 1, Parent: 0, Location: hostfs.Location{Dev: "8:1", Path: "/"}, Target: "/"},
 		{ID: 2, Parent: 1, Location: hostfs.Location{Dev: "8:2", Path: "/sub"}, Target: "/mnt"},

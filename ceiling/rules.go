@@ -93,6 +93,7 @@ func rules() map[string]rule { //nolint:funlen // a table
 
 		"processes.spawn":   by(spawn),
 		"processes.native":  by(native),
+		"processes.userns":  by(userns),
 		"processes.execute": by(execute),
 		"processes.guard":   by(guard),
 		"processes.steps":   by(func(n *narrowing, key string) { atMost(n, key, &n.asked.Processes.Steps, n.policy.Processes.Steps) }),
@@ -353,6 +354,12 @@ func native(n *narrowing, key string) {
 			n.refuse(key, true, "")
 		}
 		n.asked.Processes.Native = false
+	}
+}
+
+func userns(n *narrowing, key string) {
+	if n.asked.Processes.Userns && !n.policy.Processes.Userns {
+		n.refuse(key, true, "")
 	}
 }
 

@@ -103,7 +103,7 @@ func (sb *Sandbox) begin(req Request) (_ *Running, err error) {
 		return nil, err
 	}
 	defer unix.Close(in.FD)
-	if err := sb.checkGranted(); err != nil {
+	if err := sb.ready(req); err != nil {
 		return nil, err
 	}
 	r := &Running{sb: sb, started: started, limits: sb.effective(req), redactor: req.redactor, args: req.Args}

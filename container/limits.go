@@ -110,6 +110,17 @@ func (sb *Sandbox) effective(req Request) enforce.Limits {
 	return l
 }
 
+// ready fails if the sandbox does not show what it did, or if an exec asks for a limit of memory that nothing would hold.
+func (sb *Sandbox) ready(req Request) error {
+	if err := sb.checkGranted(); err != nil {
+		return err
+	}
+	if req.Memory == 0 || !sb.state.Launch.Userns || sb.state.BestEffort || !sb.effective(req).WatchMemory {
+		return nil
+	}
+	return fail(fault.LimitUnenforceable, `accept less with enforce = "best_effort" in the policy`, "limit memory: %s", spec.UsernsMemory)
+}
+
 // watchDisk begins to look at what the sandbox may write, and at what its programs hold of that.
 func (sb *Sandbox) watchDisk() *disk.Watch {
 	held := &sb.state.Launch.Held

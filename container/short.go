@@ -27,7 +27,7 @@ import (
 // shortLaunch is what the short way reads. Where an exec has more to do than to start a program it is nil.
 func (sb *Sandbox) shortLaunch(filter []unix.SockFilter) (*forkexec.Launch, error) {
 	l := &sb.state.Launch
-	if l.Limits.Disk > 0 || l.NoSpawn || len(l.Execute) > 0 || l.Guard != nil || sb.state.Record != nil || len(l.Steps) > 0 || sb.explains() {
+	if l.Limits.Disk > 0 || l.Userns || l.NoSpawn || len(l.Execute) > 0 || l.Guard != nil || sb.state.Record != nil || len(l.Steps) > 0 || sb.explains() {
 		return nil, nil
 	}
 	var cmd forkexec.Command

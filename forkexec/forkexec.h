@@ -194,6 +194,17 @@ struct fx_trees {
 };
 void fx_copy_trees(struct fx_trees *t);
 
+// A mount in the place of another process: theirs.c.
+struct fx_theirs {
+	int userns, mntns, root, cwd; // descriptors of its own
+	int uid, gid;
+	const char *source, *target, *type, *data;
+	unsigned long flags;
+	char *stacks;
+	int err;
+};
+void fx_mount_theirs(struct fx_theirs *t);
+
 #define FX_FRESH (1ul << 40) // in the flags of a mount: fx_mount_fresh
 
 struct fx_exec {

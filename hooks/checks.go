@@ -94,7 +94,7 @@ func fileChecks() []Check {
 		{
 			Name: "deny_unreadable", Layer: "masks",
 			Claim:    "the program cannot read a denied file",
-			Positive: "a mask exists at its path", Negative: "open fails with EACCES, or nothing is in it if it is denied as empty, and the file there is not the host's",
+			Positive: "a mask exists at its path", Negative: "open fails with EACCES, or nothing is in it if it is denied as empty, and the file there is not the host's; with processes.userns it cannot be unmounted in a namespace of the program's own",
 			Control: "the host's file exists", judge: judgeMasks,
 		},
 		{
@@ -106,7 +106,7 @@ func fileChecks() []Check {
 		{
 			Name: "proc_hidden", Layer: "masks of /proc",
 			Claim:    "the files of /proc that describe the machine are masked",
-			Positive: "the rest of /proc exists", Negative: "each of them is an empty device or directory",
+			Positive: "the rest of /proc exists", Negative: "each of them is an empty device or directory; with processes.userns it cannot be unmounted in a namespace of the program's own",
 			Control: "the host's /proc has these files", judge: judgeProc,
 		},
 		{
@@ -118,7 +118,7 @@ func fileChecks() []Check {
 		{
 			Name: "readonly_not_writable", Layer: "read-only mounts",
 			Claim:    "the program cannot write read-only grants, masks, the root and parts of /proc",
-			Positive: "the path exists", Negative: "its mount is read-only; opening it for writing, or making a nameless file in it, fails",
+			Positive: "the path exists", Negative: "its mount is read-only; opening it for writing, or making a nameless file in it, fails; with processes.userns it cannot be mounted anew as writable",
 			Control: "how many of them the launcher can write outside", judge: judgeReadOnly,
 		},
 		{

@@ -54,6 +54,7 @@ type Subject struct {
 	EnvAllow []string // names and patterns of variables that the program gets from the caller
 	Affinity bool     // programs may not choose their processors
 	Unlisted string   // a file of the view that no program may execute because of processes.execute; empty: there is none
+	Userns   bool     // programs may make user namespaces
 	NoSpawn  bool     // programs start no process and execute no other program
 
 	ID    [2]uint32 // uid and gid of the program to the host
@@ -99,6 +100,7 @@ type PathSeen struct {
 	CanWrite        bool  // the launcher may write it outside
 	Made            *Node // a nameless file that the program made in it, as the host sees it; nil: it made none
 	Changes         []Attempt
+	Nested          []Attempt // made in namespaces of the program's own
 }
 
 // Attempt is an attempted change, in a form that changes nothing even if the kernel allows it.
@@ -157,12 +159,14 @@ type Facts struct {
 	OwnLoopback        error // result of connecting to a port of the sandbox's own loopback
 	Forwards           []Reach
 
-	Paths      []PathSeen // in the order of Subject.Paths
-	ProcDev    uint64     // the device of /proc inside
-	HostID     [2]uint32  // uid and gid of the program to the host, as the kernel added them to its message
-	HostIDErr  error      // no message arrived
-	Launcher   [2]uint32  // uid and gid of the launcher
-	Privileged bool       // the launcher has capabilities over files; the program has none
+	Paths   []PathSeen // in the order of Subject.Paths
+	ProcDev uint64     // the device of /proc inside
+	// Nested are attempts, in namespaces of the program's own, to see what the mounts around it hide.
+	Nested     []Attempt
+	HostID     [2]uint32 // uid and gid of the program to the host, as the kernel added them to its message
+	HostIDErr  error     // no message arrived
+	Launcher   [2]uint32 // uid and gid of the launcher
+	Privileged bool      // the launcher has capabilities over files; the program has none
 
 	StatusAtEntry, Status map[string]string // /proc/self/status
 	Securebits            int64

@@ -26,6 +26,24 @@ func (s *PathSeen) seen() bool {
 	return s.Inside.Err != nil || s.Inside.Ino != 0 || s.Inside.Mode != 0 || len(s.Changes) > 0
 }
 
+// judgeNested judges what was tried with a path in namespaces of the program's own.
+func (s *PathSeen) judgeNested(p Path, v *verdict) {
+	for _, a := range s.Nested {
+		if a.Err == nil {
+			v.fail("%q can be %s in a user namespace of the program's own", p.Inside, a.Name)
+		}
+	}
+}
+
+// judgeNested judges what was tried there with all mounts.
+func (f *Facts) judgeNested(v *verdict) {
+	for _, a := range f.Nested {
+		if a.Err == nil {
+			v.fail("the program can %s in a user namespace of its own", a.Name)
+		}
+	}
+}
+
 func judgeSecrets(s *Subject, f *Facts, v *verdict) { judgeAbsent(s, f, v, Secret) }
 
 func judgeProbes(s *Subject, f *Facts, v *verdict) { judgeAbsent(s, f, v, ProbePath) }
@@ -67,6 +85,7 @@ func judgeMasks(s *Subject, f *Facts, v *verdict) {
 		if seen.Outside.Err == nil {
 			existing++
 		}
+		seen.judgeNested(p, v)
 		switch {
 		case seen.Inside.Same(seen.Outside):
 			v.fail("%q shows the host's file", p.Inside)
@@ -89,6 +108,7 @@ func judgeMasks(s *Subject, f *Facts, v *verdict) {
 			v.fail("%q is visible as %q", p.Host, p.Inside)
 		}
 	}, OtherName)
+	f.judgeNested(v)
 	if all > 0 {
 		v.control = fmt.Sprintf("%d of %d exist outside", existing, all)
 	}
@@ -122,6 +142,7 @@ func judgeProc(s *Subject, f *Facts, v *verdict) {
 	null := unix.Mkdev(1, 3)
 	s.each(f, v, func(p Path, seen PathSeen) {
 		in := seen.Inside
+		seen.judgeNested(p, v)
 		switch {
 		case seen.Outside.Err != nil:
 			v.lack("%q does not exist outside: %v", p.Inside, seen.Outside.Err)
@@ -200,6 +221,9 @@ func judgeReadOnly(s *Subject, f *Facts, v *verdict) {
 			writable++
 		}
 		in := seen.Inside
+		if p.Kind != Mask {
+			seen.judgeNested(p, v)
+		}
 		switch {
 		case in.Err != nil:
 			v.lack("%q does not exist: %v", p.Inside, in.Err)

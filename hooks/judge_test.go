@@ -103,6 +103,13 @@ func TestJudge(t *testing.T) {
 		{"the password file is there", func(_ *Subject, f *Facts) { f.Paths[4].Inside = f.Paths[4].Outside }, map[string]Outcome{"probe_paths_absent": Broken}},
 		{"a writable grant can be executed", func(s *Subject, _ *Facts) { s.Paths[1].NoExec = true }, map[string]Outcome{"grants_readable": Broken}},
 		{"a mask is gone", func(_ *Subject, f *Facts) { f.Paths[2].Inside.Ino = 3 }, map[string]Outcome{"deny_unreadable": Broken}},
+		{"a mask can be unmounted in another namespace", func(_ *Subject, f *Facts) { f.Paths[2].Nested = []Attempt{{"unmounted", nil}} }, map[string]Outcome{"deny_unreadable": Broken}},
+		{"no mask can be unmounted in another namespace", func(_ *Subject, f *Facts) {
+			f.Paths[2].Nested, f.Nested = []Attempt{{"unmounted", unix.EINVAL}}, []Attempt{{"unmount /proc", unix.EINVAL}}
+		}, nil},
+		{"/proc can be unmounted in another namespace", func(_ *Subject, f *Facts) { f.Nested = []Attempt{{"unmount /proc", nil}} }, map[string]Outcome{"deny_unreadable": Broken}},
+		{"a file of /proc can be uncovered in another namespace", func(_ *Subject, f *Facts) { f.Paths[5].Nested = []Attempt{{"unmounted", nil}} }, map[string]Outcome{"proc_hidden": Broken}},
+		{"a grant can be made writable in another namespace", func(_ *Subject, f *Facts) { f.Paths[0].Nested = []Attempt{{"made writable", nil}} }, map[string]Outcome{"readonly_not_writable": Broken}},
 		{"a mask can be opened", func(_ *Subject, f *Facts) { f.Paths[2].Open = nil }, map[string]Outcome{"deny_unreadable": Broken}},
 		{"a path is denied as empty", func(s *Subject, f *Facts) { s.Paths[2].Empty, f.Paths[2].Open = true, nil }, nil},
 		{"a path is denied as empty, and its mask cannot be opened", func(s *Subject, _ *Facts) { s.Paths[2].Empty = true }, map[string]Outcome{"deny_unreadable": NotTested}},

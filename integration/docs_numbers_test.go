@@ -41,6 +41,8 @@ func numbers() []number {
 		{code: `lastID\s+= (0x[0-9a-f]+)`, as: "plain", pages: []string{security + " to #, a range that no system gives to users"}},
 		{code: `"max_inotify_instances", ([^}]+)\}`, pages: []string{security + "at most # and 262,144"}},
 		{code: `"max_inotify_watches", ([^}]+)\}`, pages: []string{security + "at most 1,024 and #"}},
+		{code: `maxMounts = (\d+)`, pages: []string{security + "at most # file systems"}},
+		{code: `most, networks = 1024, (\d+)`, pages: []string{security + "at most #; 1,024"}},
 		{code: `"max_fanotify_groups", ([^}]+)\}`, pages: []string{security + "at most # and 8,192"}},
 		{code: `"max_fanotify_marks", ([^}]+)\}`, pages: []string{security + "at most 32 and #"}},
 		{code: `RLIMIT_NPROC, 2, ([0-9]+)\}`, pages: []string{security + "if the caller may have more than #"}},

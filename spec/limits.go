@@ -69,7 +69,7 @@ func limits(p *policy.Policy, h *Host, plan *Plan) error {
 	r.add("idle", l.Idle.Seconds(), ByTimer)
 	r.add("cpu", l.CPU.Seconds(), ByWatcher)
 	r.cpus(l.CPUs)
-	r.add("memory", float64(l.Memory), r.group("memory", ByWatcher))
+	r.memory(l.Memory)
 	pids := ByWatcher
 	if h.Nproc {
 		pids = ByRlimit
@@ -149,6 +149,19 @@ func (r *ladder) affinity(n int, value float64) {
 	r.plan.Exec.Affinity = n
 	r.add("cpus", value, ByAffinity)
 }
+
+// memory is watched where no cgroup counts it. The watcher finds what a program keeps in the exec's namespaces, and not what it keeps
+// in others.
+func (r *ladder) memory(n int64) {
+	by := r.group("memory", ByWatcher)
+	if n > 0 && by == ByWatcher && r.policy.Processes.Userns {
+		r.weaker("memory", "limits.memory", UsernsMemory, "leave processes.userns or limits.memory out, or "+groupHint(r.host.Cgroups))
+	}
+	r.add("memory", float64(n), by)
+}
+
+// UsernsMemory is why a limit of memory holds only in part with processes.userns.
+const UsernsMemory = "without a cgroup the launcher does not find the memory that a program keeps in namespaces of its own (processes.userns)"
 
 // nofile is never silently lower than asked, because a program that needs the number would find out only later.
 func (r *ladder) nofile(n int64) {

@@ -100,6 +100,8 @@ type Exec struct {
 	NoSpawn bool `json:"no_spawn,omitempty"`
 	// NoNative: what the program can write is mounted noexec, and it makes no files in memory.
 	NoNative bool `json:"no_native,omitempty"`
+	// Userns: the program may make user namespaces, and in them all others but time namespaces.
+	Userns bool `json:"userns,omitempty"`
 	// Guard is the guard in the interpreter; nil: none.
 	Guard  *Guard        `json:"guard,omitempty"`
 	Limits policy.Limits `json:"limits,omitzero"`

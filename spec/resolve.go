@@ -67,6 +67,9 @@ func Resolve(p *policy.Policy, h *Host) (*Plan, error) {
 	if err := execute(p, h, plan); err != nil {
 		return nil, err
 	}
+	if err := userns(p, ids, plan); err != nil {
+		return nil, err
+	}
 	plan.Exec.Guard = guard(p, h, plan, found)
 	plan.IDs = IDs{UIDs: ids.maps[0], GIDs: ids.maps[1], GrantUIDs: ids.grants[0], GrantGIDs: ids.grants[1]}
 	plan.Filter = filter(plan, h)

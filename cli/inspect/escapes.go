@@ -36,7 +36,7 @@ func (p *Commands) escapes(c *cli.Context) error {
 			return err
 		}
 	}
-	e := escapes.Examination{Binary: "/proc/self/exe", Policy: name, Alone: !asked.Processes.Spawn, Guard: asked.Processes.Guard != ""}
+	e := escapes.Examination{Binary: "/proc/self/exe", Policy: name, Alone: !asked.Processes.Spawn, Guard: asked.Processes.Guard != "", Userns: asked.Processes.Userns}
 	for key, value := range p.Env {
 		e.Env = append(e.Env, key+"="+value)
 	}

@@ -99,7 +99,7 @@ type steps struct {
 func View(plan *spec.Plan, t Trees, found *Found) []forkexec.Op {
 	s := &steps{mounts: map[string]bool{"/": true}, trees: t}
 	s.made.add("/")
-	s.ops = shareOps()
+	s.ops = shareOps(plan)
 	s.mount(forkexec.Op{
 		Source: "root", Target: newRoot, Type: "tmpfs", Data: fmt.Sprintf("mode=755,size=%d", rootBytes),
 		Flags: unix.MS_NOSUID | unix.MS_NODEV,

@@ -1,6 +1,7 @@
 package check
 
 import (
+	"slices"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -63,6 +64,9 @@ func refusedCalls(s *hooks.Subject) []refused {
 		// A type that does not exist is looked at before the family, so that no module is loaded.
 		{"socket of AF_PACKET", unix.EAFNOSUPPORT, unix.SYS_SOCKET, []any{unix.AF_PACKET, 0x7fffff00, 0}},
 	}
+	if s.Userns {
+		list = withUserns(list)
+	}
 	if s.Affinity {
 		list = append(list, refused{"sched_setaffinity", unix.EPERM, unix.SYS_SCHED_SETAFFINITY, []any{0, 0, nowhere}})
 	}
@@ -76,6 +80,21 @@ func refusedCalls(s *hooks.Subject) []refused {
 			refused{"execveat", unix.EPERM, unix.SYS_EXECVEAT, []any{-1, nowhere, nowhere, nowhere, 0, 0}})
 	}
 	return list
+}
+
+// withUserns are those where a program may make user namespaces.
+func withUserns(list []refused) []refused {
+	allowed := []string{"unshare", "clone of a user namespace", "mount", "umount2", "open_tree", "mount_setattr", "chroot"}
+	list = slices.DeleteFunc(list, func(r refused) bool { return slices.Contains(allowed, r.name) })
+	return append(list, []refused{
+		{"unshare of a time namespace", unix.EPERM, unix.SYS_UNSHARE, []any{unix.CLONE_NEWTIME | 1}}, // 1 is no flag
+		{"mount of a new file system", unix.ENOSYS, unix.SYS_MOUNT, []any{nowhere, nowhere, nowhere, 0, nowhere}},
+		{"open_tree", unix.ENOSYS, unix.SYS_OPEN_TREE, []any{-1, nowhere, allOnes}},
+		{"mount_setattr", unix.ENOSYS, unix.SYS_MOUNT_SETATTR, []any{-1, nowhere, allOnes, nowhere, 0}},
+		{"extended attributes", unix.EOPNOTSUPP, unix.SYS_FSETXATTR, []any{-1, nowhere, nowhere, 0, 0}},
+		{"another scheduler for process 1", unix.EPERM, unix.SYS_SCHED_SETPARAM, []any{1, nowhere}},
+		{"table of a packet filter", unix.ENOPROTOOPT, unix.SYS_SETSOCKOPT, []any{-1, unix.SOL_IP, 64, nowhere, 0}}, // IPT_SO_SET_REPLACE
+	}...)
 }
 
 const atExecveCheck = 0x10000 // AT_EXECVE_CHECK: says whether a file could be executed, and executes nothing; since Linux 6.14

@@ -107,6 +107,9 @@ func (c *Checker) look() error {
 	if !p.done() {
 		return fault.New(fault.IsolationCheckFailed, "", "the checks of the sandbox were ended before they were done")
 	}
+	if err := p.nestedError(); err != nil {
+		return err
+	}
 	p.read(c, cpu)
 	p.receive(c, messages)
 	c.lookOutside()

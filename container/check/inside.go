@@ -37,6 +37,7 @@ type probe struct {
 	hello      int
 	message    *unix.Msghdr // with descriptor 0
 	sent       []sentFile
+	nested     nested
 	last       int
 }
 
@@ -85,6 +86,7 @@ func (p *probe) plan(c *Checker) {
 		p.network(c)
 	}
 	p.hello = p.sayHello()
+	p.nest(c)
 	p.last = p.calls.Add(forkexec.InPlace, unix.SYS_GETPID)
 }
 

@@ -85,6 +85,7 @@ func (p *probe) read(c *Checker, cpu time.Duration) {
 	for i, q := range p.paths {
 		p.readPath(i, q, &f.Paths[i])
 	}
+	p.readNested(f)
 	f.ProcDev = p.stats[len(p.stats)-1].Dev
 	if !c.subject.Network {
 		return

@@ -79,7 +79,10 @@ func Answer(listener *os.File) error {
 }
 
 // answerer has the rights of the program as soon as that has asked.
-type answerer struct{ became bool }
+type answerer struct {
+	became bool
+	mounts int // that have been made
+}
 
 // byNumber are the calls by their numbers.
 var byNumber = sync.OnceValue(func() map[int32]arguments { //nolint:gochecknoglobals // made once, where something asks at all
@@ -122,7 +125,7 @@ func errnoOf(err error) unix.Errno {
 // answer carries a call out, or says why not.
 func (s *answerer) answer(listener uintptr, a *asked) error {
 	where, ok := byNumber()[a.Nr]
-	if !ok {
+	if !ok && a.Nr != unix.SYS_MOUNT {
 		return unix.EPERM
 	}
 	proc, err := unix.Open("/proc/"+strconv.Itoa(int(a.PID)), unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
@@ -131,8 +134,12 @@ func (s *answerer) answer(listener uintptr, a *asked) error {
 	}
 	defer unix.Close(proc)
 	// Now its number cannot have been given to another process.
-	if ioctl(listener, notifyValid, unsafe.Pointer(&a.ID)) != nil {
+	valid := func() bool { return ioctl(listener, notifyValid, unsafe.Pointer(&a.ID)) == nil }
+	if !valid() {
 		return unix.EPERM
+	}
+	if !ok {
+		return s.mount(theirCall{proc: proc}, a, valid)
 	}
 	if !s.became { // all that ask here have the same ids, because a program cannot change its own
 		runtime.LockOSThread() // and not unlocked: the thread ends with the goroutine
@@ -162,19 +169,40 @@ func (s *answerer) answer(listener uintptr, a *asked) error {
 	return c.set(argument(where.dir, unix.AT_FDCWD), name, argument(where.flags, 0))
 }
 
-// owner is as whom a process makes its file system calls, in our own numbers.
-func owner(proc int) (uid, gid int, err error) {
+// mount makes a mount on a thread that has not become the program.
+func (s *answerer) mount(c theirCall, a *asked, valid func() bool) error {
+	if s.mounts == maxMounts {
+		return unix.ENOSPC
+	}
+	done := make(chan unix.Errno)
+	go func() { done <- c.mount(a, valid) }()
+	if errno := <-done; errno != 0 {
+		return errno
+	}
+	s.mounts++
+	return nil
+}
+
+func status(proc int) (map[string]string, error) {
 	fd, err := unix.Openat(proc, "status", unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
-		return 0, 0, err
+		return nil, err
 	}
 	defer unix.Close(fd)
 	buf := make([]byte, 4096)
 	n, err := unix.Read(fd, buf)
 	if err != nil {
+		return nil, err
+	}
+	return procfs.StatusFields(string(buf[:n])), nil
+}
+
+// owner is as whom a process makes its file system calls, in our own numbers.
+func owner(proc int) (uid, gid int, err error) {
+	fields, err := status(proc)
+	if err != nil {
 		return 0, 0, err
 	}
-	fields := procfs.StatusFields(string(buf[:n]))
 	var ids [2]int
 	for i, name := range []string{"Uid", "Gid"} {
 		f := strings.Fields(fields[name])

@@ -6,5 +6,7 @@
 // change a mode. So it asks (seccomp_unotify(2)): the launcher sets the mode, less what must not be set, with the rights of the
 // program.
 //
+// With processes.userns it also mounts new file systems of a few kinds for programs: mount.go.
+//
 // It imports of ours forkexec, procfs and transfer.
 package chmod

@@ -20,14 +20,14 @@ func calls() map[string]arguments {
 	}
 }
 
-// Filter is a profile's filter, which asks where the profile refuses a mode. Where nobody answers, the kernel refuses it with ENOSYS.
+// Filter is a profile's filter, which asks where the profile refuses a mode or a new file system. Where nobody answers, the kernel refuses it with ENOSYS.
 func Filter(profile *specs.LinuxSeccomp, arch string) ([]unix.SockFilter, error) {
 	asking := *profile
 	asking.Syscalls = nil
 	for _, r := range profile.Syscalls {
 		var rest []string
 		for _, name := range r.Names {
-			if _, ok := calls()[name]; !ok || !refusesMode(r) {
+			if _, ok := calls()[name]; (!ok || !refusesMode(r)) && !refusesNew(r) {
 				rest = append(rest, name)
 				continue
 			}

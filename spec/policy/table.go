@@ -192,6 +192,10 @@ func processKeys() []key[Policy] {
 			"kernel refuses to execute such a file and to map it as code: dlopen, ctypes and extension modules work only from what is installed. Code in anonymous "+
 			"memory, as of a just-in-time compiler, is not refused: docs/security.md.",
 			func(p *Policy) *bool { return &p.Processes.Native }).byDefault("true"),
+		flagKey("userns", "Whether the program may make user namespaces, and in them namespaces and mounts of its own: for programs that bring a sandbox, as bubblewrap and Chromium do. "+
+			"It gets no capability outside of them, and can undo no mask, deny or read-only mount. But it reaches kernel code that is closed otherwise, so the sandbox is listed "+
+			"as weaker: docs/security.md. Not with spawn = false, native = false, execute, guard or user = \"root\".",
+			func(p *Policy) *bool { return &p.Processes.Userns }).byDefault("false"),
 		grantsKey("execute", "The only files that the program may execute, by their paths inside; if empty, every file. The interpreters that these files "+
 			"name after #! and their ELF loaders are allowed too. The program must not be able to change any of these files. What it can write is mounted noexec, "+
 			"and memfd_create makes only files that cannot be executed. Loading a library is no execution, and an ELF loader or an interpreter runs other programs "+

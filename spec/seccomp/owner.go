@@ -21,7 +21,7 @@ func PassOverOwners(s *specs.LinuxSeccomp) {
 		names []string
 		owner uint // its argument; the group is the next
 	}{{[]string{"chown", "fchown", "lchown"}, 1}, {[]string{"fchownat"}, 2}} {
-		names := takeAllowed(s, call.names)
+		names := take(s, specs.ActAllow, call.names)
 		if len(names) == 0 {
 			continue
 		}
@@ -41,12 +41,12 @@ func PassOverOwners(s *specs.LinuxSeccomp) {
 	}
 }
 
-// takeAllowed removes calls from the rule that allows them with all arguments, and returns those that it had.
-func takeAllowed(s *specs.LinuxSeccomp, names []string) []string {
+// take removes calls from the rules that give them an action with all arguments, and returns those that it had.
+func take(s *specs.LinuxSeccomp, action specs.LinuxSeccompAction, names []string) []string {
 	var taken []string
 	for i := range s.Syscalls {
 		r := &s.Syscalls[i]
-		if r.Action != specs.ActAllow || len(r.Args) > 0 {
+		if r.Action != action || len(r.Args) > 0 {
 			continue
 		}
 		r.Names = slices.DeleteFunc(slices.Clone(r.Names), func(name string) bool {

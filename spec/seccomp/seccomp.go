@@ -83,7 +83,7 @@ func argumentRules(personalities []uint32) []specs.LinuxSyscall {
 		sortLow32([]string{"personality"}, 0, personalities, allowIt(), errno(unix.EPERM)),
 		setIDRules(),
 		socketRules(),
-		sockoptRules(),
+		sockoptRules(false),
 		fcntlRules(),
 		cacheRules(),
 		inotifyRules(),

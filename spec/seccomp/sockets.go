@@ -48,21 +48,35 @@ func socketRules() []specs.LinuxSyscall {
 
 // sockoptRules refuse to put another protocol onto TCP (TCP_ULP: kernel TLS, CVE-2023-0461, CVE-2024-26582; SMC; ESP).
 // OpenSSL does without. Filters of sockets stay: they are of the kind that seccomp takes, and go through the same code.
-func sockoptRules() []specs.LinuxSyscall {
+// tables: they also refuse the options that set the tables of a packet filter, as root of a network namespace may.
+func sockoptRules(tables bool) []specs.LinuxSyscall {
 	names := []string{"setsockopt"}
 	const levelBits, optionBits = 10, 6 // SOL_VSOCK is 287, the last option of TCP 45
-	level, others, noLevel := sortSmall(1, levelBits, unix.IPPROTO_TCP)
-	option, rest, noOption := sortSmall(2, optionBits, unix.TCP_ULP)
-	rules := []specs.LinuxSyscall{
-		errno(unix.ENOPROTOOPT).rule(names, noLevel),
-		errno(unix.ENOPROTOOPT).rule(names, level[0], noOption),
-		errno(unix.ENOPROTOOPT).rule(names, level[0], option[0]),
+	none := errno(unix.ENOPROTOOPT)
+	values := []uint32{unix.IPPROTO_TCP}
+	if tables {
+		values = append(values, unix.SOL_IP, unix.SOL_IPV6)
 	}
+	levels, others, noLevel := sortSmall(1, levelBits, values...)
+	option, rest, noOption := sortSmall(2, optionBits, unix.TCP_ULP)
+	rules := []specs.LinuxSyscall{none.rule(names, noLevel), none.rule(names, levels[0], noOption), none.rule(names, levels[0], option[0])}
 	for _, o := range rest {
-		rules = append(rules, allowIt().rule(names, level[0], o))
+		rules = append(rules, allowIt().rule(names, levels[0], o))
 	}
 	for _, l := range others {
 		rules = append(rules, allowIt().rule(names, l))
+	}
+	if !tables {
+		return rules
+	}
+	const tableOption, ipv6Bits = 64, 7 // IPT_BASE_CTL; those of arptables and ebtables are higher. IPv6 has options of its own up to 78
+	rules = append(rules, allowIt().rule(names, levels[1], masked(2, ^uint64(tableOption-1), 0)), none.rule(names, levels[1], more(2, tableOption-1)))
+	six, rest, above := sortSmall(2, ipv6Bits, tableOption, tableOption+1)
+	for _, o := range append(six, above) {
+		rules = append(rules, none.rule(names, levels[2], o))
+	}
+	for _, o := range rest {
+		rules = append(rules, allowIt().rule(names, levels[2], o))
 	}
 	return rules
 }

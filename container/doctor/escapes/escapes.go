@@ -35,6 +35,8 @@ type Attack struct {
 	Privileged bool   // outside it needs every capability, so the control has namespaces of its own in which it has them
 	RootOnly   bool   // outside it takes real privilege: only root has a control
 	UserOnly   bool   // outside root has already got what it wants
+	// Granted: processes.userns lets a program do it. Own: from namespaces of the program's own it succeeds, on these alone.
+	Granted, Own bool
 }
 
 // All are all attacks.
@@ -106,7 +108,8 @@ func (s *Stage) input(list []Attack, inside, alone bool) ([]byte, error) {
 		Seconds int            `json:"seconds"`
 		Attacks []one          `json:"attacks"`
 		Alone   bool           `json:"alone"`
-	}{Calls: calls(), Seconds: seconds, Alone: alone}
+		Nested  bool           `json:"nested"`
+	}{Calls: calls(), Seconds: seconds, Alone: alone, Nested: s.Nested}
 	for _, a := range list {
 		args := a.Args
 		if inside && a.Inside != nil {

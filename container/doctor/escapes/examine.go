@@ -55,6 +55,7 @@ type Examination struct {
 	Env    []string // of the caller
 	Alone  bool     // the policy lets a program start no process
 	Guard  bool     // it has a guard
+	Userns bool     // it lets a program make user namespaces
 }
 
 // timeLimit is the time limit of one run of the attacks. It takes the place of the policy's.
@@ -88,6 +89,10 @@ func (s *Stage) examine(ctx context.Context, e Examination) (*Report, error) {
 		return nil, err
 	}
 	list := Of(os.Geteuid())
+	if e.Userns {
+		list = slices.DeleteFunc(list, func(a Attack) bool { return a.Granted })
+		r.Notes = append(r.Notes, "processes.userns is true: no attack is to make a user namespace")
+	}
 	outside := exec.CommandContext(ctx, "python3", "-c", Program())
 	outside.Dir, outside.Env = s.path("work"), append(slices.Clone(e.Env), Environ())
 	control, err := s.Play(outside, list, false, false)

@@ -34,7 +34,7 @@ for p in ("/etc/machine-id", "/etc/ssh", "/etc/ssl/private", "/etc/sudoers", "/e
 for top in "/etc", "/var":
     for d, _, files in os.walk(top):
         for p in (os.path.join(d, f) for f in files if not os.path.islink(os.path.join(d, f))):
-            attempt(lambda: os.stat(p).st_mode & 4 or (contents(p), broke(p)))
+            attempt(lambda: os.stat(p).st_mode & 4 or open(p, "rb").read(1) and broke(p))
             f = os.path.basename(p)
             (f.endswith((".key", ".keytab", ".p12", "id_rsa")) or f in ("machine-id", ".netrc")) and broke(p)`},
 		{Name: "list the directory that holds it", Args: []string{"$SECRET"}, Fails: "ENOENT", Program: `"secret" in os.listdir(os.path.dirname(sys.argv[1])) and broke()`},

@@ -3,17 +3,17 @@ package escapes
 // kernelAttacks want what a machine has only one of, and the mounts and rarely used calls that lead there.
 func kernelAttacks() []Attack { //nolint:funlen // a table
 	return []Attack{
-		{Name: "mount", Privileged: true, Fails: "EPERM", Program: `mount("none", "/tmp", "tmpfs"); broke()`},
+		{Name: "mount", Own: true, Privileged: true, Fails: "EPERM", Program: `mount("none", "/tmp", "tmpfs"); broke()`},
 		{Name: "mount by the new system calls", Privileged: true, Fails: "EPERM", Program: `call("fsopen", b"tmpfs", 0); broke()`},
 		{Name: "pick a mount", Privileged: true, Fails: "EPERM", Program: `
 attempt(mount, "none", "/tmp", "tmpfs"); call("fspick", HERE, b"/tmp", 0); broke()`},
 		{Name: "clone a mount tree", Privileged: true, Fails: "EPERM", Program: `call("open_tree", HERE, b"/", 0x8001); broke()`},
-		{Name: "bind", Privileged: true, Fails: "EPERM", Program: `mount("/usr", "/tmp", None, 4096); broke()`},
+		{Name: "bind", Own: true, Privileged: true, Fails: "EPERM", Program: `mount("/usr", "/tmp", None, 4096); broke()`},
 		{Name: "move a mount", Privileged: true, Fails: "EPERM", Program: `
 tree = attempt(call, "open_tree", HERE, b"/usr", 1)
 if tree is None: tree = os.open("/usr", os.O_PATH)
 call("move_mount", tree, b"", HERE, b"/tmp", 4); broke()`},
-		{Name: "unmount", Privileged: true, Fails: "EPERM", Program: `
+		{Name: "unmount", Own: true, Privileged: true, Fails: "EPERM", Program: `
 attempt(mount, "none", "/tmp", "tmpfs")
 for p in b"/tmp", b"/proc", b"/usr", b"/dev/shm": attempt(lambda: (call("umount2", p, 2), broke(p)))`},
 		{
@@ -30,15 +30,15 @@ mount(None, sys.argv[1], None, 32 | 4096); broke()`,
 attempt(mount, "/tmp", "/tmp", None, 4096)
 call("mount_setattr", HERE, sys.argv[1].encode(), 0, struct.pack("QQQQ", 0, 1, 0, 0), 32); broke()`,
 		},
-		{Name: "change the root", Privileged: true, Fails: "EPERM", Program: `os.chroot("/usr"); broke()`},
+		{Name: "change the root", Own: true, Privileged: true, Fails: "EPERM", Program: `os.chroot("/usr"); broke()`},
 		{
 			Name: "climb out of a root in the root", Privileged: true, Args: []string{"$SECRET"}, Fails: "EPERM", Program: `
 os.chdir("/"); os.chroot("/usr")
 contents("../" * 40 + sys.argv[1][1:])`,
 		},
-		{Name: "exchange the root", Privileged: true, Fails: "EPERM", Program: `
+		{Name: "exchange the root", Own: true, Privileged: true, Fails: "EPERM", Program: `
 attempt(mount, "none", "/tmp", "tmpfs"); attempt(os.mkdir, "/tmp/old"); call("pivot_root", b"/tmp", b"/tmp/old"); broke()`},
-		{Name: "set the host name", Privileged: true, Fails: "EPERM", Program: `
+		{Name: "set the host name", Own: true, Privileged: true, Fails: "EPERM", Program: `
 n = socket.gethostname().encode(); call("sethostname", n, len(n)); broke()`},
 		{Name: "set the domain name", Privileged: true, Fails: "EPERM", Program: `call("setdomainname", b"(none)", 6); broke()`},
 		{Name: "set the clock", RootOnly: true, Fails: "EPERM", Program: `

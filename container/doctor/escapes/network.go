@@ -45,15 +45,15 @@ for table in "tcp", "tcp6": ":%04X " % int(sys.argv[1]) in open("/proc/net/" + t
 			Name: "reach it through a link", Args: []string{"$WORK/socket"}, Fails: "ENOENT",
 			Program: `s = socket.socket(socket.AF_UNIX); s.connect(sys.argv[1]); s.recv(99) and broke()`,
 		},
-		{Name: "take a network device down", Privileged: true, Fails: "EPERM", Program: `
+		{Name: "take a network device down", Own: true, Privileged: true, Fails: "EPERM", Program: `
 fcntl.ioctl(socket.socket(), 0x8914, struct.pack("16sH14x", b"lo", 0x48)); broke()`},
-		{Name: "add an address", Privileged: true, Fails: "EPERM", Program: `
+		{Name: "add an address", Own: true, Privileged: true, Fails: "EPERM", Program: `
 s = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 0); s.settimeout(1)
 m = struct.pack("BBBBI", socket.AF_INET, 32, 0, 0, 1) + struct.pack("HH4s", 8, 2, socket.inet_aton("192.0.2.7"))
 s.send(struct.pack("IHHII", 16 + len(m), 20, 0x605, 1, 0) + m)
 e = -struct.unpack_from("i", s.recv(4096), 16)[0]
 met_error(e) if e else broke()`},
-		{Name: "bring a network device up by netlink", Privileged: true, Fails: "EPERM", Program: `
+		{Name: "bring a network device up by netlink", Own: true, Privileged: true, Fails: "EPERM", Program: `
 s = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 0); s.settimeout(1)
 m = struct.pack("BxHiII", 0, 0, 1, 1, 1)
 s.send(struct.pack("IHHII", 16 + len(m), 16, 5, 1, 0) + m)

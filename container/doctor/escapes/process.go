@@ -95,25 +95,25 @@ attempt(past, (errno.ENOKEY,), call, "request_key", b"user", b"sandboxrun-none",
 for ring in -3, -4, -5: # of the session, the user, the user's sessions
     attempt(lambda: broke(call("keyctl", 10, ring, b"user", sys.argv[1].encode(), 0)))`,
 		},
-		{Name: "make a user namespace", Fails: "EPERM", Leans: "filter", Program: `call("unshare", NEWUSER); broke()`},
-		{Name: "clone into a user namespace", Fails: "EPERM", Leans: "filter", Program: `clone(NEWUSER); broke()`},
+		{Name: "make a user namespace", Granted: true, Fails: "EPERM", Leans: "filter", Program: `call("unshare", NEWUSER); broke()`},
+		{Name: "clone into a user namespace", Granted: true, Fails: "EPERM", Leans: "filter", Program: `clone(NEWUSER); broke()`},
 		{Name: "clone into a user namespace by clone3", Fails: "ENOSYS", Leans: "filter", Program: `
 pid = call("clone3", struct.pack("QQQQQQQQ", NEWUSER, 0, 0, 0, signal.SIGCHLD, 0, 0, 0), 64)
 if pid == 0: os._exit(0)
 os.waitpid(pid, 0); broke()`},
-		{Name: "make any other namespace", Privileged: true, Fails: "EPERM", Program: `
+		{Name: "make any other namespace", Own: true, Privileged: true, Fails: "EPERM", Program: `
 for flag in NEWNS, NEWCGROUP, NEWUTS, NEWIPC, NEWPID, NEWNET, NEWTIME: attempt(lambda: (call("unshare", flag), broke(hex(flag))))`},
-		{Name: "clone into any other namespace", Privileged: true, Fails: "EPERM", Program: `
+		{Name: "clone into any other namespace", Own: true, Privileged: true, Fails: "EPERM", Program: `
 for flag in NEWNS, NEWCGROUP, NEWUTS, NEWIPC, NEWPID, NEWNET: attempt(lambda: (clone(flag), broke(hex(flag))))`},
 		{Name: "change to another user", RootOnly: true, Fails: "EINVAL", Program: `os.setuid(4242); broke()`},
 		{Name: "take another group", RootOnly: true, Fails: "EINVAL EPERM", Program: `
 for f in lambda: os.setgid(4242), lambda: os.setgroups([4242]): attempt(lambda: (f(), broke()))`},
-		{Name: "raise an ambient capability", Privileged: true, Fails: "EPERM", Program: `
+		{Name: "raise an ambient capability", Own: true, Privileged: true, Fails: "EPERM", Program: `
 head, sets = struct.pack("Ii", 0x20080522, 0), ctypes.create_string_buffer(24)
 call("capget", head, sets)
 n = list(struct.unpack("6I", sets)); n[2] = n[1]; n[5] = n[4]
 call("capset", head, struct.pack("6I", *n)); call("prctl", 47, 2, 0, 0, 0); broke()`},
-		{Name: "take every capability", Privileged: true, Fails: "EPERM", Program: `
+		{Name: "take every capability", Own: true, Privileged: true, Fails: "EPERM", Program: `
 call("capset", struct.pack("Ii", 0x20080522, 0), struct.pack("6I", 0x1fffff, 0x1fffff, 0, 0, 0, 0)); broke()`},
 		{Name: "become what a setuid program is", UserOnly: true, Fails: "", Program: setuidProgram},
 		{Name: "become whom a setuid program belongs to", RootOnly: true, Args: []string{"$WORK/setuid"}, Fails: "", Program: `

@@ -32,8 +32,10 @@ type Stage struct {
 	Dir   string            // it has all files
 	Words *strings.Replacer // of attacks' arguments
 	Open  *os.File          // what the caller leaves open
-	ended []func()
-	err   error
+	// Nested: each attack is made from namespaces of the program's own.
+	Nested bool
+	ended  []func()
+	err    error
 }
 
 // NewStage sets up every target in an empty directory. state is a state directory of the launcher's.

@@ -55,19 +55,7 @@ func Resolve(p *policy.Policy, h *Host) (*Plan, error) {
 		return nil, err
 	}
 	sockets(h, plan)
-	if err := limits(p, h, plan); err != nil {
-		return nil, err
-	}
-	if err := cores(p, h, plan); err != nil {
-		return nil, err
-	}
-	if err := native(p, h, plan); err != nil {
-		return nil, err
-	}
-	if err := execute(p, h, plan); err != nil {
-		return nil, err
-	}
-	if err := userns(p, ids, plan); err != nil {
+	if err := powers(p, h, ids, plan); err != nil {
 		return nil, err
 	}
 	plan.Exec.Guard = guard(p, h, plan, found)
@@ -75,6 +63,16 @@ func Resolve(p *policy.Policy, h *Host) (*Plan, error) {
 	plan.Filter = filter(plan, h)
 	plan.Checks = checks(p, h, ids, plan)
 	return plan, nil
+}
+
+// powers decides what programs may use and do beside files and the network.
+func powers(p *policy.Policy, h *Host, ids identity, plan *Plan) error {
+	for _, decide := range []func(*policy.Policy, *Host, *Plan) error{limits, cores, native, execute} {
+		if err := decide(p, h, plan); err != nil {
+			return err
+		}
+	}
+	return userns(p, ids, plan)
 }
 
 // compileFiles compiles the view, keeps what it was compiled from, and says where the program's home is in it.

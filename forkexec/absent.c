@@ -1,4 +1,4 @@
-// Denied paths where nothing is. container/deny says what becomes of what appears at one; here it is only seen that
+// Denied paths where nothing is. container/deny decides what becomes of a file that appears at one; this file only checks that
 // nothing has.
 #define _GNU_SOURCE
 #include <errno.h>

@@ -164,14 +164,14 @@ char *fx_fill(const struct fx_text *t, const struct fx_values *v, size_t *size)
 	return to;
 }
 
-// nothing_special says whether a program has exited by itself, and no limit may have had a part in it. It says no too often rather
+// nothing_special reports whether a program has exited by itself, and no limit may have had a part in it. It is false too often rather
 // than too seldom; container.Result.judge decides.
 static int nothing_special(const struct fx_short *s, const struct fx_launch *la)
 {
 	const struct fx_limits *l = s->limits;
 	const struct fx_status *st = &s->status;
 	if (!s->reported || s->cancelled || !WIFEXITED(st->wait_status) || WEXITSTATUS(st->wait_status) == 128 + SIGXFSZ)
-		return 0; // so a shell says that its command wanted too large a file
+		return 0; // so a shell reports that its command wanted too large a file
 	if (l->why != FX_BY_ITSELF || l->oom_kills > 0 || s->relay_gone || s->note_failed || s->input_failed)
 		return 0;
 	if (l->pids > 0 && (l->pids_events != 0 || l->tasks_peak >= l->pids || st->left + 1 >= l->pids))

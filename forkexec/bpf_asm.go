@@ -40,7 +40,7 @@ type bpfAsm struct {
 // bpfLabel is an instruction that has been written, counted from the end of the filter.
 type bpfLabel int
 
-// sharedRules is the place of the code for some rules; where equal ones are left it is shared.
+// sharedRules is the offset of the code for some rules; where equal ones are left it is shared.
 type sharedRules struct {
 	rules []bpfRule
 	at    bpfLabel

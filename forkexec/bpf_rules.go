@@ -76,7 +76,7 @@ func contradiction(rules []bpfRule) (first, second int, found bool) {
 	return 0, 0, false
 }
 
-// overlap says whether there are arguments for which all conditions of two rules hold.
+// overlap reports whether there are arguments for which all conditions of two rules hold.
 func overlap(a, b []bpfCond) bool {
 	for i := range a {
 		for j := range b {
@@ -88,7 +88,7 @@ func overlap(a, b []bpfCond) bool {
 	return possible(a) && possible(b)
 }
 
-// possible says whether there are arguments for which all conditions of a rule hold.
+// possible reports whether there are arguments for which all conditions of a rule hold.
 func possible(conds []bpfCond) bool {
 	for i := range conds {
 		if !conds[i].meets(&conds[i]) {
@@ -98,7 +98,7 @@ func possible(conds []bpfCond) bool {
 	return true
 }
 
-// meets says whether a value exists for which both conditions hold.
+// meets reports whether a value exists for which both conditions hold.
 func (c *bpfCond) meets(d *bpfCond) bool {
 	if c.op == specs.OpMaskedEqual && d.op == specs.OpMaskedEqual {
 		return (c.value^d.value)&c.mask&d.mask == 0
@@ -127,7 +127,7 @@ func (c *bpfCond) meets(d *bpfCond) bool {
 // bpfSpan is a range of numbers, both ends included. It is empty if to is less than from.
 type bpfSpan struct{ from, to uint64 }
 
-// holds says whether a number is in a range.
+// holds reports whether a number is in a range.
 func (s bpfSpan) holds(v uint64) bool { return s.from <= v && v <= s.to }
 
 // spans returns the values for which a comparison other than SCMP_CMP_MASKED_EQ holds: n ranges.
@@ -237,7 +237,7 @@ func (f *bpfField) given(rules []bpfRule, start uint64) []bpfRule {
 	return left
 }
 
-// apart says whether no value of the argument is one for two rules.
+// apart reports whether no value of the argument is one for two rules.
 func (f *bpfField) apart(i, j int) bool {
 	return f.spans != nil && max(f.spans[i].from, f.spans[j].from) > min(f.spans[i].to, f.spans[j].to)
 }
@@ -300,7 +300,7 @@ func without(rules []bpfRule, known bpfCond) []bpfRule {
 	})
 }
 
-// implies says whether another condition holds wherever this one does. It may be false though that is so.
+// implies reports whether another condition holds wherever this one does. It may be false though that is so.
 func (c bpfCond) implies(d bpfCond) bool {
 	if c.index != d.index {
 		return false

@@ -62,7 +62,7 @@ static int new_root(const char *target)
 }
 
 // open_unfollowed opens a path of which no part is followed if it is a link: links were followed when the view was decided, so one
-// that is there now was put there since, by whoever may write there. A link itself can be shown, and be mounted on.
+// that is there now was put there since, by a process that may write there. A link itself can be shown, and be mounted on.
 static int open_unfollowed(const char *path)
 {
 	struct { uint64_t flags, mode, resolve; } how = {O_PATH | O_NOFOLLOW | O_CLOEXEC, 0, 4 /* RESOLVE_NO_SYMLINKS */};
@@ -82,7 +82,7 @@ static int move_tree(int tree, const char *target)
 	return r;
 }
 
-// bind_path shows a host path at another place.
+// bind_path bind-mounts a host path at another path.
 static int bind_path(const struct fx_op *o)
 {
 	int r = -1, fd = open_unfollowed(o->source);

@@ -48,7 +48,7 @@ type Op struct {
 }
 
 // Build carries out the steps in the namespaces of a sandbox, with every capability there. The error is a *StepError. What
-// OpNetwork could not have is no error, and is said in words.
+// OpNetwork could not have is no error but a warning's text.
 func Build(target *os.File, namespaces int, ops []Op) (missing []string, err error) {
 	var m cmem
 	defer m.pin.Unpin()

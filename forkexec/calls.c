@@ -1,4 +1,4 @@
-// What can be done in the program's place, seen by doing it: a flat list of system calls, made by the very process that
+// System calls that are tried as the program would make them: a flat list of system calls, made by the very process that
 // would otherwise execute the program. It shares our memory, so what it has seen is ours when it has gone. calls.go makes
 // the list; nothing here knows what any of it means.
 #define _GNU_SOURCE

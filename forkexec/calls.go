@@ -16,7 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Stage says when a call is made.
+// Stage reports when a call is made.
 type Stage int
 
 // The stages, in their order.
@@ -26,7 +26,7 @@ const (
 	InPlace    Stage = C.FX_IN_PLACE   // where the program would run
 )
 
-// Calls are system calls to be made in the place of a program, in the order in which they are added.
+// Calls are system calls that a check makes as a program would, in the order in which they are added.
 type Calls struct {
 	list  []C.struct_fx_call
 	texts []byte // arguments that are strings, so that one object has to be pinned for all of them

@@ -7,7 +7,7 @@
 //	fx_start, follow                                          | it could not be started: the same
 //	answer.c     -- exited, and nothing else to say --> exit  | else: fx_short, and Go goes on from there
 //
-// Here nothing is judged, and no text for the user stands here. What has come of an exec Go says, in this same process, wherever it is more
+// Here nothing is judged, and no text for the user is written. Go reports how an exec ended, in this same process, wherever it is more
 // than an exit status. Integration tests run every exec both ways (SANDBOXRUN_PLAIN_EXEC=off turns this one off).
 #define _GNU_SOURCE
 #include <elf.h>
@@ -32,7 +32,7 @@
 #define CHUNK 4096 // a pipe that polls as writable takes so much without blocking
 #define GROUP (1u << 2) // PIDFD_SIGNAL_PROCESS_GROUP
 
-// loads_plainly says whether a program is an ELF file whose loader, if it has one, is named by an absolute path and is
+// loads_plainly reports whether a program is an ELF file whose loader, if it has one, is named by an absolute path and is
 // there. Scripts and everything odd are left to Go.
 static int loads_plainly(int root, const char *name)
 {
@@ -99,7 +99,7 @@ static void relay_keep(struct relay *s)
 		close(s->from), s->from = -1;
 }
 
-// move passes on what there is. The end of the stream, and of whoever reads it, closes our end, so that the program
+// move passes on what there is. The end of the stream, and of its reader, closes our end, so that the program
 // hears of it as it would without us.
 static void relay_move(struct relay *s, short in, short out, int64_t *output_us)
 {
@@ -162,7 +162,7 @@ static int64_t look_after(struct fx_exec *x, int64_t output_us)
 	return again;
 }
 
-// wait_for_all reaps the supervisor. Where that has not reported, what the kernel says of it stands in for that: it has waited for
+// wait_for_all reaps the supervisor. Where the supervisor has not reported, the kernel's figures of it are used: it has waited for
 // the others.
 static void wait_for_all(const struct fx_exec *x, struct fx_short *e)
 {
@@ -289,7 +289,7 @@ static int keep_output(struct fx_short *e, size_t most)
 	return 0;
 }
 
-// relay_gone says whether the sandbox's relay, if it has one, has ended.
+// relay_gone reports whether the sandbox's relay, if it has one, has ended.
 static int relay_gone(const struct fx_limits *l, const struct fx_launch *la)
 {
 	int lock = la->relay ? openat(l->state, la->relay, O_RDONLY | O_NOFOLLOW | O_CLOEXEC) : -1;
@@ -328,7 +328,7 @@ static void hand_over(struct fx_short *e, const struct fx_launch *la)
 {
 	int *absent = calloc(la->n_absent + 1, sizeof *absent);
 	if (!absent)
-		_exit(125); // nothing could be said
+		_exit(125); // no error could be printed
 	for (size_t i = 0; i < la->n_absent; i++)
 		absent[i] = la->absent[i].grant;
 	e->absent = absent;
@@ -372,7 +372,7 @@ static void short_exec(struct fx_request *q, char **env)
 		limits.unused = 1;
 		fx_limits_close(&limits);
 		fx_discard_result(e);
-		return; // Go tries again, and says what is wrong
+		return; // Go tries again, and reports the error
 	}
 	e->launcher = limits.measure ? fx_high_water() : 0;
 	fx_limits_started(&limits);

@@ -30,7 +30,7 @@ int fx_has_secret(const struct fx_launch *la, char *const *env, const char *text
 	return 0;
 }
 
-// fx_events_plain says whether the events of a command can be written here: nothing in its name needs to be escaped or
+// fx_events_plain reports whether the events of a command can be written here: nothing in its name needs to be escaped or
 // redacted.
 int fx_events_plain(const struct fx_limits *l, const struct fx_launch *la, const char *command, char *const *env)
 {
@@ -81,5 +81,5 @@ void fx_event_started(struct fx_short *s, const struct fx_launch *la, const char
 
 int fx_event_ended(struct fx_short *s, const struct fx_launch *la, struct fx_values *v)
 {
-	return append(s->limits, 0, &la->ended, v) ? -1 : 0; // Go tries again, and says so
+	return append(s->limits, 0, &la->ended, v) ? -1 : 0; // Go tries again, and reports it
 }

@@ -352,7 +352,7 @@ static int cancelled(const struct fx_exec *x)
 
 // await waits for the first helper, and so for all. What they do may block for long: a file system that does not answer,
 // a lease on the program. That counts as the program's time, and ends with it, or by a signal of the caller's: then what
-// blocks is killed. Where that is the program the supervisor tells of its end as of any other.
+// blocks is killed. Where that is the program the supervisor reports its end as any other.
 //
 // The helpers share this thread's errno, so everything here is done without it.
 static void await(struct fx_exec *x, int helper)

@@ -137,7 +137,7 @@ enum fx_stage {
 	FX_IN_PLACE,   // where the program would run
 };
 
-// A system call that is made in the program's place to see what comes of it. calls.go fills these in.
+// A system call that a check makes as the program would. calls.go fills these in.
 struct fx_call {
 	long number, arg[6];
 	int stage;
@@ -194,7 +194,7 @@ struct fx_trees {
 };
 void fx_copy_trees(struct fx_trees *t);
 
-// A mount in the place of another process: theirs.c.
+// A mount that the launcher makes for another process: theirs.c.
 struct fx_theirs {
 	int userns, mntns, root, cwd; // descriptors of its own
 	int uid, gid;

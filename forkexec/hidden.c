@@ -47,7 +47,7 @@ static size_t slot(const struct seen *s, uint64_t ino)
 	return at;
 }
 
-// mark says whether an inode is new.
+// mark reports whether an inode is new.
 static int mark(struct found *f, uint64_t ino)
 {
 	size_t at = slot(f->seen, ino);

@@ -230,7 +230,7 @@ static void become_process_1(void)
 	must("ask for a signal at the launcher's end", prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0)); // changed ids have cleared it
 	if (getppid() != parent)
 		kill(getpid(), SIGKILL);
-	close(messages); // says that all is done
+	close(messages); // the launcher reads the end of file as success
 	messages = -1;
 	close(log);
 	char name[64];

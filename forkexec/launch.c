@@ -121,7 +121,7 @@ static int open_init(int pid, uint64_t start, int *root, struct reader *sealed)
 	return ok ? pidfd : -1;
 }
 
-// find_init follows what the sandbox's directory says of its process 1, and believes nothing of it: that process itself has to
+// find_init starts from the pid in the sandbox's directory, which is not trusted: that process itself has to
 // say that it is process 1 of this sandbox. r is what it holds for a plain exec.
 static int find_init(const char *id, char *const *env, struct fx_launch *la, struct reader *r, int *dir, int *root)
 {

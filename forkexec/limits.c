@@ -158,10 +158,10 @@ static void add_process(struct fx_look *k, const char *pid)
 		fx_resident(k, pid);
 }
 
-// fx_limits_look says whether an exec's processes have to be looked at.
+// fx_limits_look reports whether an exec's processes have to be looked at.
 int fx_limits_look(const struct fx_limits *l) { return l->measure || fx_limits_all(l); }
 
-// fx_limits_all says whether a limit hangs on that, so that none of them may be missed.
+// fx_limits_all reports whether a limit hangs on that, so that none of them may be missed.
 int fx_limits_all(const struct fx_limits *l)
 {
 	return l->watched || (l->cpu_us > 0 && !fx_group_of(l, FX_CPUACCT)) ||
@@ -169,7 +169,7 @@ int fx_limits_all(const struct fx_limits *l)
 }
 
 // look sums up over the processes of the exec. One that is waited for while we look may be missed, both as itself and as
-// what its parent has waited for: then the sum is less than the last one, and another look tells.
+// what its parent has waited for: then the sum is less than the last one, and the next look finds it.
 static void look(struct fx_limits *l, struct fx_look *k)
 {
 	fx_look_begin(k, l, LOOK_WALL, LOOK_CPU);
@@ -203,7 +203,7 @@ static void add_written(struct fx_look *k, const char *pid)
 }
 
 // fx_limits_written is how many bytes the exec has written, less what was taken back before it went to the disk. Where there
-// are too many processes to ask, it is what is known; free space tells the rest.
+// are too many processes to ask, it is what is known; the free space shows the rest.
 int64_t fx_limits_written(struct fx_limits *l)
 {
 	struct fx_look k;

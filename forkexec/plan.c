@@ -1,4 +1,4 @@
-// Makes an exec of what forkexec.Launch says of a sandbox, for client.c.
+// Makes an exec from a sandbox's forkexec.Launch, for client.c.
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <linux/filter.h>
@@ -11,7 +11,7 @@
 #include "reader.h"
 #include "short.h"
 
-// matches is spec.matches for one star at most; *odd tells that there are more.
+// matches is spec.matches for one star at most; *odd is set if there are more.
 static int matches(const char *pattern, const char *name, size_t n, int *odd)
 {
 	const char *star = strchr(pattern, '*');
@@ -70,7 +70,7 @@ static const char **environment(struct reader *r, char *const *caller, const str
 	return odd ? NULL : env;
 }
 
-// plain_path says whether a path means what it says: path.Clean would leave it as it is.
+// plain_path reports whether path.Clean would leave a path as it is.
 static int plain_path(const char *p)
 {
 	for (p += *p == '/';; p++) {
@@ -116,7 +116,7 @@ int fx_open_inside(int root, const char *name, uint64_t flags)
 	return (int)syscall(SYS_openat2, root, name, &how, sizeof how);
 }
 
-// masked says whether all masks are where they were put: the kernel drops one when somebody outside replaces what is
+// masked reports whether all masks are where they were put: the kernel drops one when somebody outside replaces what is
 // under it.
 static int masked(struct reader *r, int root)
 {
@@ -133,7 +133,7 @@ static int masked(struct reader *r, int root)
 	return !r->bad;
 }
 
-// granted says whether the writable directories that the sandbox shows are those of the host: container/granted.go.
+// granted reports whether the writable directories that the sandbox shows are those of the host: container/granted.go.
 static int granted(struct reader *r)
 {
 	for (uint64_t n = number(r); n > 0 && !r->bad; n--) {

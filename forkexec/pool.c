@@ -1,4 +1,4 @@
-// A sandbox of the pool that the command runs in, for `sandboxrun run`: container/pool/protocol.go says what is said. The pool decides
+// A sandbox of the pool that the command runs in, for `sandboxrun run`: container/pool/protocol.go has the protocol. The pool decides
 // whether it may be given; whatever it does not answer with a sandbox is for Go.
 #define _GNU_SOURCE
 #include <errno.h>

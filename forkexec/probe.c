@@ -89,7 +89,7 @@ static int idle(void *parent)
 	return 0;
 }
 
-// fx_probe_room says how many more processes and threads there may be, up to FX_ROOM.
+// fx_probe_room returns how many more processes and threads there may be, up to FX_ROOM.
 int fx_probe_room(char *stacks)
 {
 	int pids[FX_ROOM], n = 0, self = getpid();
@@ -124,7 +124,7 @@ static int count_tasks(void *arg)
 	return 0;
 }
 
-// fx_probe_nproc says whether RLIMIT_NPROC limits a user namespace by itself, as it does since Linux 5.14, and holds for
+// fx_probe_nproc reports whether RLIMIT_NPROC limits a user namespace by itself, as it does since Linux 5.14, and holds for
 // this user: root is exempt.
 int fx_probe_nproc(int uid, int gid, char *stacks)
 {

@@ -45,7 +45,7 @@ func Probe() (ProbeStep, unix.Errno) {
 	return ProbeStep(step), unix.Errno(errno)
 }
 
-// ProbeNproc says whether RLIMIT_NPROC can limit a sandbox: since Linux 5.14 a user namespace's processes are counted by
+// ProbeNproc reports whether RLIMIT_NPROC can limit a sandbox: since Linux 5.14 a user namespace's processes are counted by
 // themselves. Root's are not limited at all.
 func ProbeNproc() bool {
 	stack := stacks.Get().(*[C.FX_STACKS]byte)
@@ -86,7 +86,7 @@ func ProbeOverlays(dirs []string) []unix.Errno {
 // MakingTakes is how many more processes and threads the caller must be able to have when a sandbox is made.
 const MakingTakes = C.FX_ROOM
 
-// ProbeRoom says how many more processes and threads the caller may have, up to MakingTakes.
+// ProbeRoom returns how many more processes and threads the caller may have, up to MakingTakes.
 func ProbeRoom() int {
 	stack := stacks.Get().(*[C.FX_STACKS]byte)
 	defer stacks.Put(stack)

@@ -31,7 +31,7 @@ static int open_beneath(const char *path, uint64_t flags, uint64_t mode)
 	return fd;
 }
 
-// is_file says whether a file that is open is one that holds data. Our memory is the launcher's, so nothing of /proc is written:
+// is_file reports whether a file that is open is one that holds data. Our memory is the launcher's, so nothing of /proc is written:
 // /proc/self/mem would be the launcher.
 static int is_file(int fd)
 {

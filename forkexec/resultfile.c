@@ -35,7 +35,7 @@ static uint64_t mount_of(int fd)
 	return id;
 }
 
-// whole says whether a mount shows all of its file system. Then what is above a directory in the file system is above it here.
+// whole reports whether a mount shows all of its file system. Then what is above a directory in the file system is above it here.
 static int whole(uint64_t id)
 {
 	struct { uint32_t size, spare; uint64_t id, param; } want = {24, 0, id, WANT_ROOT};
@@ -61,7 +61,7 @@ static int shown(const struct fx_launch *la, const struct stat *st)
 	return 0;
 }
 
-// out_of_sight says whether a directory lies in nothing that programs see, and not in the state directory.
+// out_of_sight reports whether a directory lies in nothing that programs see, and not in the state directory.
 static int out_of_sight(const struct fx_launch *la, int dir)
 {
 	uint64_t mount = mount_of(dir);

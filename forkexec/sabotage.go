@@ -11,7 +11,7 @@ import "C"
 
 import "unsafe"
 
-// Without says whether this build for tests is to leave a layer out.
+// Without reports whether this build for tests is to leave a layer out.
 func Without(layer string) bool {
 	name := C.CString(layer)
 	defer C.free(unsafe.Pointer(name))

@@ -104,7 +104,7 @@ type Claim struct {
 	Dir string // that its program starts in; empty: the policy's
 }
 
-// Lost says whether the pool has ended, so that nobody will remove the sandbox.
+// Lost reports whether the pool has ended, so that nobody will remove the sandbox.
 func (c *Claim) Lost() bool { return C.fx_claim_lost() != 0 }
 
 // TakeClaim gives it, if there is one.

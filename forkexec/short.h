@@ -16,7 +16,7 @@ struct fx_request {
 	int json, input;
 };
 
-// fx_read_request reads what follows `exec`. It fails where anything is not quite plain: then Go reads it, and says so.
+// fx_read_request reads what follows `exec`. It fails where anything is not quite plain: then Go reads it, and reports the error.
 int fx_read_request(struct fx_request *q, char **args, char *const *env);
 
 // fx_read_run is the same for what follows `run`. It gives no id.
@@ -26,13 +26,13 @@ int fx_read_run(struct fx_request *q, char **args, char *const *env);
 // this process has ended.
 int fx_claim_sandbox(struct fx_request *q, char *const *env);
 
-// fx_claim_lost says whether that pool has ended, so that nobody will.
+// fx_claim_lost reports whether that pool has ended, so that nobody will.
 int fx_claim_lost(void);
 
 // fx_pool_dir opens the directory in which that pool listens.
 int fx_pool_dir(char *const *env);
 
-// What a sandbox says of its execs, besides how they are started: Answer in launch.go.
+// What process 1 holds about execs, besides how they are started: Answer in launch.go.
 struct fx_text { const char *p; size_t n; };
 
 struct fx_absent { int grant, writable; const char *below; }; // a denied path where nothing is, below a grant
@@ -73,13 +73,13 @@ int fx_open_inside(int root, const char *name, uint64_t flags);
 
 const char *fx_variable(char *const *env, const char *name);
 
-// fx_has_secret says whether a program has a variable whose value is to be redacted, and that stands in a text if there is one.
+// fx_has_secret reports whether a program has a variable whose value is to be redacted, and that stands in a text if there is one.
 int fx_has_secret(const struct fx_launch *la, char *const *env, const char *text);
 
 // fx_open_grant opens a grant that has denied paths in it, where it is the one that the sandbox shows.
 int fx_open_grant(int root, const char *host, const char *shown);
 
-// fx_nothing_at says that nothing is at a path below a grant. It says no wherever that is not certain.
+// fx_nothing_at reports whether nothing is at a path below a grant, as far as that is certain.
 int fx_nothing_at(int grant, const char *below);
 
 void fx_keep(struct fx_kept *k, const char *p, size_t n);

@@ -1,4 +1,4 @@
-// The memory of sockets: what has been sent and not been received yet. The kernel tells it by socket, to a netlink socket
+// The memory of sockets: what has been sent and not been received yet. The kernel reports it for each socket, to a netlink socket
 // that was made in the sandbox's network namespace; so the sockets of all execs of the sandbox count for each of them.
 #define _GNU_SOURCE
 #include <linux/inet_diag.h>
@@ -13,7 +13,7 @@
 #include <unistd.h>
 #include "limits.h"
 
-#define MOST_IN_ONE (2 * 212992) // what a socket can be told to hold: twice net.core.wmem_max, as the kernel counts
+#define MOST_IN_ONE (2 * 212992) // the largest buffer that a program can set: twice net.core.wmem_max, as the kernel counts
 #define UNLISTED 16              // sockets that hold nothing and are in no list, as every program has some
 #define EVERY (20 * MS)
 #define NOT_SOCKETS (1u << 6 | 1u << 3 | 1u << 12) // TIME_WAIT, SYN_RECV, NEW_SYN_RECV: these are no whole sockets

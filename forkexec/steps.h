@@ -17,7 +17,7 @@ static inline int fail(struct fx_exec *x, enum fx_step step, size_t index)
 
 #define TRY(step, index, expr) do { if ((expr) < 0) return fail(x, (step), (index)); } while (0)
 
-// has_other_ids says whether the program is another user than the supervisor.
+// has_other_ids reports whether the program is another user than the supervisor.
 static inline int has_other_ids(const struct fx_exec *x) { return x->uid != 0 || x->gid != 0; }
 
 int fx_drop_privileges(void);

@@ -39,7 +39,7 @@ int fx_pid_of(int pidfd)
 	return pid;
 }
 
-// runs says whether a process is neither stopped nor dead.
+// runs reports whether a process is neither stopped nor dead.
 static int runs(int pid)
 {
 	char path[64], line[512];

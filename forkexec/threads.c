@@ -1,6 +1,6 @@
 // The Go runtime starts a thread when it wants one. Where it is refused, cgo writes a page about it and aborts, and Go's
-// own handler makes status 2 of that, which whoever called the command takes for the program's. It is the launcher that
-// has failed: so it says, in its own words, and with its own status. forkexec.go has the linker put this in the way.
+// own handler makes status 2 of that, which the caller takes for the program's. It is the launcher that
+// has failed, so it prints its own error and exits with its own status. forkexec.go has the linker put this in the way.
 #define _GNU_SOURCE
 #include <errno.h>
 #include <pthread.h>

@@ -146,7 +146,7 @@ static int make_file(int dir, const char *name)
 	return 0;
 }
 
-// attach puts a copy of mounts at a place.
+// attach mounts a copy of mounts at a path.
 static int attach(struct fx_view_step *s)
 {
 	int r = move_to(s->fd, AT_FDCWD, s->target);
@@ -223,7 +223,7 @@ int fx_show_view(struct fx_exec *x, size_t from, size_t to, size_t *failed)
 	return r;
 }
 
-// has_nothing says whether a file is a regular one without content, or a directory without entries but itself and its parent.
+// has_nothing reports whether a file is a regular one without content, or a directory without entries but itself and its parent.
 static int has_nothing(int fd)
 {
 	struct stat st;

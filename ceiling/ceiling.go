@@ -2,7 +2,7 @@
 // the policy asks for beyond the ceiling it refuses, by key and value. It makes no system call but those of hostfs.Tree, by which links
 // are followed, and imports what makes policies: spec, spec/policy, rootfs, rootfs/hostfs, rootfs/pathname, netpolicy, fault.
 //
-// A policy is held twice. Narrow compares it key by key, before anything of it is looked for on the host, so that a refusal tells nothing
+// A policy is held twice. Narrow compares it key by key, before anything of it is looked for on the host, so that a refusal reveals nothing
 // of the host. Check compares what it has become: the mounts, with every link followed, the forwarded ports and the files that
 // may be executed. What a rule of Narrow has missed, or a link that a program has moved meanwhile, is found there.
 package ceiling

@@ -207,7 +207,7 @@ func (n *narrowing) shows(key, name string, want rootfs.Access) {
 	}
 }
 
-// named says whether a path is, or lies below, one that the ceiling grants, as it is written there.
+// named reports whether a path is, or lies below, one that the ceiling grants, as it is written there.
 func (n *narrowing) named(name string) bool {
 	f := &n.policy.Files
 	var list []string

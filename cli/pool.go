@@ -128,7 +128,7 @@ func exitAs(p *caller.Caller, err error) error {
 	return nil
 }
 
-// inForeground says whether a terminal's keys send us signals.
+// inForeground reports whether a terminal's keys send us signals.
 func inForeground() bool {
 	tty, err := os.Open("/dev/tty")
 	if err != nil {

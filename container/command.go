@@ -62,7 +62,7 @@ func (sb *Sandbox) decodeFilter(data []byte) ([]unix.SockFilter, error) {
 	return f, nil
 }
 
-// lostRace says whether a mount of an exec has failed since its target went away. Those in a grant are covers of denied
+// lostRace reports whether a mount of an exec has failed since its target went away. Those in a grant are covers of denied
 // paths (package deny), and a program that makes and removes such a path all the time must not keep others from starting.
 func lostRace(err error) bool {
 	var step *forkexec.StepError
@@ -79,7 +79,7 @@ const raceTries = 20
 // explains reports whether a program gets a line on standard error for each host that the relay refuses.
 func (sb *Sandbox) explains() bool { return sb.state.Relay != nil && sb.state.Relay.Policy.Explain }
 
-// putsProgram says whether the program is a file that is put there.
+// putsProgram reports whether the program is a file that is put there.
 func putsProgram(req Request, name, dir string) (string, bool) {
 	if !slices.Contains([]byte(name), '/') {
 		return "", false

@@ -60,10 +60,10 @@ func (m *making) keepReady() error {
 	return forkexec.TellProcess1(m.creator, forkexec.Ready, f, nil)
 }
 
-// Alive says whether its process 1 runs.
+// Alive reports whether its process 1 runs.
 func (r *Ready) Alive() bool { return procfs.PidfdAlive(r.init) }
 
-// Kept says whether HandOver has left it ready.
+// Kept reports whether HandOver has left it ready.
 func (r *Ready) Kept() bool { return strings.HasPrefix(r.state.ID, readyPrefix) }
 
 // Warnings are the warnings for its user.

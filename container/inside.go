@@ -17,7 +17,7 @@ import (
 	"github.com/sandboxrun/sandboxrun/spec"
 )
 
-// ShowsDir says whether a directory of the host is inside under its own name: the same directory, and not another one there.
+// ShowsDir reports whether a directory of the host is inside under its own name: the same directory, and not another one there.
 func (sb *Sandbox) ShowsDir(dir string) bool {
 	var outside, there unix.Stat_t
 	if unix.Stat(dir, &outside) != nil {

@@ -72,7 +72,7 @@ func (s *Store) MakePoolDir(name string) (*os.File, error) {
 	return dir, nil
 }
 
-// poolEnded says whether a directory is that of a pool which has ended.
+// poolEnded reports whether a directory is that of a pool which has ended.
 func (s *Store) poolEnded(name string) bool {
 	if !strings.HasPrefix(name, poolPrefix) {
 		return false

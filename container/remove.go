@@ -113,7 +113,7 @@ func (s *Store) claimOrGone(id string, at fs.FileInfo, dir *os.File) (*removal, 
 	}
 }
 
-// gone says whether a directory is no sandbox's any more. Another one may have its id by now.
+// gone reports whether a directory is no sandbox's any more. Another one may have its id by now.
 func (s *Store) gone(id string, at fs.FileInfo) bool {
 	now, err := s.root.Lstat(id)
 	return errors.Is(err, fs.ErrNotExist) || err == nil && !os.SameFile(now, at)
@@ -136,13 +136,13 @@ func (s *Store) awaitEnd(id string) {
 	}
 }
 
-// leaving says whether somebody removes the sandbox that has this id.
+// leaving reports whether somebody removes the sandbox that has this id.
 func (s *Store) leaving(id string) bool {
 	info, err := s.root.Lstat(filepath.Join(id, "lock"))
 	return err == nil && info.Size() == claimed && !s.free(id)
 }
 
-// free says whether nobody holds a sandbox's lock.
+// free reports whether nobody holds a sandbox's lock.
 func (s *Store) free(id string) bool {
 	f, err := s.root.OpenFile(filepath.Join(id, "lock"), os.O_RDWR, 0)
 	if err != nil {
@@ -152,7 +152,7 @@ func (s *Store) free(id string) bool {
 	return flock.Lock(f, unix.LOCK_SH|unix.LOCK_NB) == nil
 }
 
-// Sweep removes what dead sandboxes have left, and says which. It goes on where one cannot be removed; the error then tells of
+// Sweep removes what dead sandboxes have left, and says which. It goes on where one cannot be removed; the error then has
 // all such. It is safe beside running creates, deletes and other sweeps.
 func (s *Store) Sweep() ([]string, error) {
 	ids, err := s.dirs()

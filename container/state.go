@@ -80,7 +80,7 @@ func newState(id string, plan *spec.Plan, owner *owner.Owner) *State {
 	}
 }
 
-// Isolated says whether the checks at its start have shown the sandbox to be isolated.
+// Isolated reports whether the checks at its start have shown the sandbox to be isolated.
 func (st *State) Isolated() bool { return hooks.Isolated(st.Checks) }
 
 func (s *Store) statePath(id string) string { return filepath.Join(id, "state.json") }

@@ -94,7 +94,7 @@ func (s *Store) lock() (func(), error) {
 	return func() { f.Close() }, nil
 }
 
-// awaitLock waits a moment for whoever holds a lock in a sandbox's directory. Somebody may have stopped them: they will find
+// awaitLock waits a moment for the process that holds a lock in a sandbox's directory. Somebody may have stopped them: they will find
 // nothing to write to.
 func (s *Store) awaitLock(id, name string) {
 	lock, err := s.root.Open(filepath.Join(id, name))
@@ -128,7 +128,7 @@ func validID(id string) bool {
 	return true
 }
 
-// CheckID says whether an id can name a sandbox: it must not be a path, an option or anything that needs quoting.
+// CheckID reports whether an id can name a sandbox: it must not be a path, an option or anything that needs quoting.
 func CheckID(id string) error {
 	if validID(id) {
 		return nil
@@ -181,7 +181,7 @@ func (s *Store) tryReserve(id string) (*os.File, error) {
 	return f, nil
 }
 
-// alive says whether a sandbox's lock is held, and not by who removes it. A directory without a lock file is a leftover. What
+// alive reports whether a sandbox's lock is held, and not by who removes it. A directory without a lock file is a leftover. What
 // cannot be looked at, for want of a descriptor say, must not be taken for dead. The look shares the lock: two that look at
 // the same moment do not take each other for the sandbox.
 func (s *Store) alive(id string) bool {

@@ -37,5 +37,5 @@ func (r *Running) OnSuspend(f func()) { r.streams.OnSuspend(f) }
 // Resize sets the size of the program's terminal; the program gets SIGWINCH.
 func (r *Running) Resize(s stream.Size) error { return r.streams.Resize(s) }
 
-// HasTerminal says whether the program was given a terminal.
+// HasTerminal reports whether the program was given a terminal.
 func (r *Running) HasTerminal() bool { return r.streams.HasTerminal() }

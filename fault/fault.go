@@ -40,7 +40,7 @@ func Usage(message, hint string) *Error {
 // DiskHint is for errors of writing the state.
 const DiskHint = "is the disk full? another place: --root DIR"
 
-// FullDisk says whether writing the state has failed for want of room. To calls that write no file ENOSPC means something
+// FullDisk reports whether writing the state has failed for want of room. To calls that write no file ENOSPC means something
 // else.
 func FullDisk(err error) bool {
 	var pe *os.PathError

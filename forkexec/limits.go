@@ -80,7 +80,7 @@ type Limits struct {
 	CPUs                   int      // how many processors the program can run on
 	Tmpfs                  []string // file systems that count as memory where that is watched: paths inside
 	Groups                 []Group
-	// Check is asked about limits that are held elsewhere; it says when to ask again. It is told how many bytes the exec
+	// Check is asked about limits that are held elsewhere; it returns when to ask again. Its argument is how many bytes the exec
 	// has written to disks. May be nil.
 	Check func(written int64) (exceeded bool, again time.Duration)
 	// Started is when the exec's time began; zero: when Start is called.

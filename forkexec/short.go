@@ -30,7 +30,7 @@ type Short struct {
 	RelayGone   bool
 	NoteFailed  error // writing the event of its start
 	Noted       bool  // the event of its end is written
-	Printed     bool  // its result has gone to standard output, or failed to, which Output[0] then tells
+	Printed     bool  // its result has gone to standard output, or failed to, then Output[0] has the error
 	Absent      []int // for each denied path where nothing was, the descriptor of its grant
 
 	ResultGiven  bool // what --result asks for is written, or failed to be

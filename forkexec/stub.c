@@ -11,9 +11,9 @@
 //   p  pause: process 1 of a sandbox. fd 3 is the stub itself, fd 4 the sandbox's lock file, which stays locked while
 //      this process lives, fd 5 a socket to the creator. With each byte that comes from it come descriptors: fd 6, a memfd that holds
 //      the sandbox's state (sealed.go), and fd 7, if there is an owner, a pidfd of it. FX_COMPLETE means that the sandbox is complete,
-//      any other byte that it is kept ready for whoever will own it, end of file that the creator died first. When it is complete the
+//      any other byte that it is kept ready for a later owner, end of file that the creator died first. When it is complete the
 //      socket is closed, by which the creator knows that this process no longer depends on it. The rest is closed.
-//   r  reaper: process 1 of an exec. Its first child is the program. fd 0, if open, is a pidfd of whoever waits for the
+//   r  reaper: process 1 of an exec. Its first child is the program. fd 0, if open, is a pidfd of the process that waits for the
 //      result, fd 1 the pipe to which the result goes. Its end ends every process of the exec. SIGTERM makes it kill
 //      them all, and report what they have used.
 #include <signal.h>

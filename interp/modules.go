@@ -309,7 +309,7 @@ func WhyBuiltin(name string) string {
 }
 
 // builtins are modules that CPython, also as Debian builds it, has in its own binary: sys.builtin_module_names, and what has
-// been frozen into it since 3.11. A version or build that has one of them in a file all the same is told so without need.
+// been frozen into it since 3.11. A version or build that has one of them in a file all the same gets the warning without need.
 func builtins() []string {
 	return strings.Fields(`
 _abc _ast _bisect _blake2 _codecs _collections _csv _datetime _elementtree _functools _heapq _imp _io _locale _md5 _operator _pickle

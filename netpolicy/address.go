@@ -120,7 +120,7 @@ func embedded(a netip.Addr) []netip.Addr {
 }
 
 // translated reads the IPv4 address in each of the places where a NAT64 prefix of 48 to 96 bits has it (RFC 6052, section
-// 2.2): which one is the network's choice, and whoever makes the address up could use another to hide it. The places that
+// 2.2): which one is the network's choice, and a program that makes the address up could use another to hide it. The places that
 // are not used are zero, so of those that begin with a zero byte, which lead nowhere, only one is kept.
 func translated(b [16]byte) []netip.Addr {
 	found := []netip.Addr{}

@@ -25,7 +25,7 @@ type Policy struct {
 
 	UpstreamProxy string   `json:",omitempty"` // a URL as ParseProxy reads it, without a password; FromEnvironment; or ""
 	NoProxy       []string `json:",omitempty"` // as CheckNoProxy takes them
-	Explain       bool     `json:",omitempty"` // the program is told of each host that was refused
+	Explain       bool     `json:",omitempty"` // the program gets a message for each host that was refused
 
 	From string // where the policy says so, ready to print; "default" when it does not
 }

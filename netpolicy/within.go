@@ -2,7 +2,7 @@ package netpolicy
 
 import "strings"
 
-// Within says whether each host and port that a pattern allows is allowed by rules already, but for the addresses that its names have.
+// Within reports whether each host and port that a pattern allows is allowed by rules already, but for the addresses that its names have.
 func (r *Rules) Within(p Pattern) bool {
 	if r.mode == Host || r.mode == Public && !isLocal(p.Name) {
 		return true
@@ -28,7 +28,7 @@ func (r *Rules) allowsAll(p Pattern, port int) bool {
 	return false
 }
 
-// PrivateWithin says whether rules let each host of a pattern have a private address already.
+// PrivateWithin reports whether rules let each host of a pattern have a private address already.
 func (r *Rules) PrivateWithin(p Pattern) bool {
 	if r.mode == Host {
 		return true
@@ -41,7 +41,7 @@ func (r *Rules) PrivateWithin(p Pattern) bool {
 	return false
 }
 
-// holds says whether each name of another pattern is one of this one's.
+// holds reports whether each name of another pattern is one of this one's.
 func (p Pattern) holds(other Pattern) bool {
 	if !p.Wildcard {
 		return !other.Wildcard && other.Name == p.Name

@@ -42,7 +42,7 @@ func (s *server) dnsUDP(ctx context.Context, c *net.UDPConn) error {
 		}
 		answer, ok := s.answerDNS(buf[:n])
 		if answer != nil {
-			_, _ = c.WriteToUDPAddrPort(answer, from) // whoever did not get it asks again
+			_, _ = c.WriteToUDPAddrPort(answer, from) // a client that did not get it asks again
 		}
 		if !ok {
 			s.queries.Wait(ctx, pace.SmallRefusal)

@@ -27,7 +27,7 @@ func (x *exchange) sendBody() {
 	x.watch()
 }
 
-// awaitContinue waits until the body may be sent, and tells the client. It is false where the final response came first: then there is
+// awaitContinue waits until the body may be sent, and sends the client 100 Continue. It is false where the final response came first: then there is
 // no knowing whether a body will follow.
 func (x *exchange) awaitContinue() bool {
 	late := time.NewTimer(continueTimeout)

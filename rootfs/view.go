@@ -37,7 +37,7 @@ const (
 )
 
 // Mount is one mount of the view. Its target exists before it is mounted: as an Entry, or on the host behind an earlier
-// bind. The one exception is a target below an earlier tmpfs: whoever mounts makes it there, with its parents.
+// bind. The one exception is a target below an earlier tmpfs: the launcher makes it there when it mounts, with its parents.
 // A bind takes along the mounts below its source. No two mounts of a View have the same target, a mount never comes
 // after one below it, and masks come last.
 type Mount struct {

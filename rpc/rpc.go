@@ -50,7 +50,7 @@ type Handler interface {
 	// Begin is called for each request in the order in which they have come, before Call. What it gives is Request.State. It must not
 	// block.
 	Begin(r *Request) any
-	// Urgent says whether requests of a method are answered beside all others, since others wait for them.
+	// Urgent reports whether requests of a method are answered beside all others, since others wait for them.
 	Urgent(method string) bool
 }
 
@@ -305,7 +305,7 @@ func (c *Conn) respond(r response) error {
 	return c.send(r)
 }
 
-// Notify tells the client something. It returns when that was written, so who produces faster than the client reads has to wait.
+// Notify sends the client a notification. It returns when that was written, so who produces faster than the client reads has to wait.
 func (c *Conn) Notify(method string, params any) error {
 	return c.send(notification{"2.0", method, params})
 }

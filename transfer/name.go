@@ -37,7 +37,7 @@ func Clean(name string) (string, error) {
 	return clean, nil
 }
 
-// staysBelow says whether a link that stands in a directory so many levels below the top leads nowhere else than below the top. Only
+// staysBelow reports whether a link that stands in a directory so many levels below the top leads nowhere else than below the top. Only
 // leading ".." is allowed: behind a name, which may be another link, it would not mean what it says.
 func staysBelow(depth int, target string) bool {
 	if target == "" || path.IsAbs(target) {

@@ -151,7 +151,7 @@ func (s *server) client(ctx context.Context, conn *net.UnixConn) {
 	_ = s.connection(ctx, conn, conn) // the client has its answer, or is gone
 }
 
-// isCaller says whether the process at the other end is the user that we are, or root.
+// isCaller reports whether the process at the other end is the user that we are, or root.
 func isCaller(conn *net.UnixConn) bool {
 	raw, err := conn.SyscallConn()
 	if err != nil {

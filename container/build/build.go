@@ -78,7 +78,7 @@ func OpenTrees(plan *spec.Plan) (Trees, error) {
 	return t, nil
 }
 
-// covered says whether another mount of the view covers a mount point of the host below what m shows: what the plan leaves out is.
+// covered reports whether another mount of the view covers a mount point of the host below what m shows: what the plan leaves out is.
 func covered(v *rootfs.View, m rootfs.Mount, host string) bool {
 	rel, err := filepath.Rel(m.Source, host)
 	return err == nil && slices.ContainsFunc(v.Mounts, func(n rootfs.Mount) bool {

@@ -23,7 +23,7 @@ const (
 	hierarchies = limitsDir + "/.hierarchies" // what /proc/cgroups says in the sandbox
 )
 
-// showsLimits says whether there are limits to be shown, and nothing of the host at their paths.
+// showsLimits reports whether there are limits to be shown, and nothing of the host at their paths.
 func showsLimits(plan *spec.Plan) bool {
 	l := plan.Exec.Limits
 	if l.Memory == 0 && l.CPUs == 0 {
@@ -79,7 +79,7 @@ func limitFiles(l policy.Limits) map[string]string {
 	}
 }
 
-// hidesHierarchies says whether the host's /proc/cgroups has to be covered: it says that memory is limited by version 1,
+// hidesHierarchies reports whether the host's /proc/cgroups has to be covered: it says that memory is limited by version 1,
 // where no run time finds the files.
 func hidesHierarchies(plan *spec.Plan) bool {
 	data, err := os.ReadFile("/proc/cgroups")

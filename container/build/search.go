@@ -150,7 +150,7 @@ func (l *searcher) entry(dir int, kind byte, name, rel string, depth int) {
 // answerWithin is how long a mount point of the host has for a first look.
 const answerWithin = time.Second
 
-// silent says whether a directory is a mount point whose file system does not answer.
+// silent reports whether a directory is a mount point whose file system does not answer.
 func (l *searcher) silent(rel string) bool {
 	at := filepath.Join(l.source, rel)
 	if len(l.remote) == 0 || !slices.Contains(l.remote, at) {
@@ -201,7 +201,7 @@ func (l *searcher) enter(dir int, name, rel string, depth int) {
 	unix.Close(fd)
 }
 
-// privileged says whether execve gives something for a file that a program could change: it is its user's own, or others may
+// privileged reports whether execve gives something for a file that a program could change: it is its user's own, or others may
 // write it.
 func (l *searcher) privileged(dir int, name string, st *unix.Stat_t) bool {
 	if int(st.Uid) != l.euid && st.Mode&0o022 == 0 {
@@ -232,7 +232,7 @@ func (l *searcher) note(list []string, rel string) []string {
 	return append(list, inside)
 }
 
-// hidden says whether a mask covers a path, or a mount is there already.
+// hidden reports whether a mask covers a path, or a mount is there already.
 func (l *searcher) hidden(inside string) bool {
 	if l.view.HasGone(inside) {
 		return true

@@ -213,7 +213,7 @@ func notWritable(dir string, err error) error {
 	return fmt.Errorf("make a group in %s: %w", dir, err)
 }
 
-// shaped says whether a name may be one of a sandbox's groups: nothing else is ever removed.
+// shaped reports whether a name may be one of a sandbox's groups: nothing else is ever removed.
 func shaped(name string) bool {
 	rest, ok := strings.CutPrefix(name, "sandboxrun-")
 	return ok && len(name) <= 200 && rest != "" && strings.Trim(rest, nameChars) == ""

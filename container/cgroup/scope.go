@@ -182,7 +182,7 @@ func Reach(dir string) error {
 	return nil
 }
 
-// reachable says whether a process in the group own can start others in dir: it takes the right to move processes in the
+// reachable reports whether a process in the group own can start others in dir: it takes the right to move processes in the
 // nearest group above both.
 func reachable(own, dir, top string) bool {
 	above := own

@@ -108,7 +108,7 @@ func (m *hierarchies) tryDelegated(dir, top string, managed bool) ([]string, err
 	return given, reason
 }
 
-// populated says whether a group has processes, and so cannot give controllers. The kernel refuses it only that of memory; by
+// populated reports whether a group has processes, and so cannot give controllers. The kernel refuses it only that of memory; by
 // others it becomes a group of threads. The root, which has no type, may have both.
 func populated(dir string) bool {
 	list, err := ReadControl(filepath.Join(dir, "cgroup.procs"))
@@ -147,7 +147,7 @@ func (m *hierarchies) disableUnused(facts spec.Cgroups) {
 // systemdOwn is the group in which a systemd, the system's or a user's, is itself, below the one that it manages.
 const systemdOwn = "init.scope"
 
-// delegated says whether systemd has given dir away: dir itself, or one above it. What it gave to another systemd, as it
+// delegated reports whether systemd has given dir away: dir itself, or one above it. What it gave to another systemd, as it
 // does for every user's, is that one's to give; a user's leaves no mark of what it gives.
 func delegated(dir, top string) bool {
 	for ; ; dir = filepath.Dir(dir) {

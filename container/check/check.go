@@ -151,7 +151,7 @@ func (c *Checker) prepare() {
 // processorsLimit is what the processors that a program can run on are called among the limits that are read back.
 const processorsLimit = "processors"
 
-// groupRead says by what it can be told that an exec is in its group. Where the kernel makes its control group namespace
+// groupRead returns the evidence that an exec is in its group. Where the kernel makes its control group namespace
 // in that group (version 2) its path is "/" inside.
 func groupRead(g forkexec.Group) hooks.GroupRead {
 	var names []string

@@ -40,7 +40,7 @@ const (
 	notifyValid = 0x40082102 // SECCOMP_IOCTL_NOTIF_ID_VALID
 )
 
-// Command is the word by which the binary is told to answer what the short way of exec is asked (forkexec/listener.c).
+// Command is the argument with which the binary answers the filter of an exec of the short way (forkexec/listener.c).
 const Command = "modes"
 
 // Inherited is the listener that this process has then, as descriptor 3; nil: it has none.

@@ -51,7 +51,7 @@ func Filter(profile *specs.LinuxSeccomp, arch string) ([]unix.SockFilter, error)
 	return filter, nil
 }
 
-// refusesMode says whether a rule refuses a mode for one of the two bits, and for nothing else: spec/seccomp has it.
+// refusesMode reports whether a rule refuses a mode for one of the two bits, and for nothing else: spec/seccomp has it.
 func refusesMode(r specs.LinuxSyscall) bool {
 	if r.Action != specs.ActErrno || len(r.Args) != 1 || r.Args[0].Op != specs.OpMaskedEqual {
 		return false

@@ -18,7 +18,7 @@ import (
 // the two that we enter. A new /proc the kernel would refuse anyway, because that of the sandbox has masks.
 func inMemory() []string { return []string{"tmpfs", "devpts"} }
 
-// refusesNew says whether a rule of mount(2) refuses new file systems: spec/seccomp (NewMount) answers so for them alone.
+// refusesNew reports whether a rule of mount(2) refuses new file systems: spec/seccomp (NewMount) answers so for them alone.
 func refusesNew(r specs.LinuxSyscall) bool {
 	return slices.Contains(r.Names, "mount") && r.Action == specs.ActErrno && r.ErrnoRet != nil && *r.ErrnoRet == uint(unix.EACCES)
 }

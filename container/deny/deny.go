@@ -47,7 +47,7 @@ func Masks(v *rootfs.View, in lookup.Root) ([]Watch, error) {
 	return list, nil
 }
 
-// masked says whether a path's mask is where it was put.
+// masked reports whether a path's mask is where it was put.
 func masked(in lookup.Root, w Watch) bool {
 	if w.Ino == 0 {
 		return false
@@ -206,7 +206,7 @@ func (g *grantDir) descend(rel string) (int, error) {
 	}
 }
 
-// absent says whether an error means that there is nothing at a path: a part of it does not exist, is no directory or a link,
+// absent reports whether an error means that there is nothing at a path: a part of it does not exist, is no directory or a link,
 // or is a name that no file can have.
 func absent(err error) bool {
 	for _, e := range []error{unix.ENOENT, unix.ENOTDIR, unix.ELOOP, unix.ENAMETOOLONG} {

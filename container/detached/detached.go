@@ -54,7 +54,7 @@ type Exec struct {
 	lock *os.File
 }
 
-// ValidExec says whether a name can be that of an exec. It is a part of a path.
+// ValidExec reports whether a name can be that of an exec. It is a part of a path.
 func ValidExec(name string) bool {
 	digits, ok := strings.CutPrefix(name, "e")
 	return ok && len(digits) >= 6 && len(digits) <= 20 && strings.Trim(digits, "0123456789") == ""
@@ -132,7 +132,7 @@ func (s Execs) Namespaces() map[uint64]string {
 	return list
 }
 
-// Count says how many run.
+// Count returns how many run.
 func (s Execs) Count() int {
 	n := 0
 	s.eachRunning(func(*Exec) { n++ })
@@ -145,7 +145,7 @@ func (d *Exec) Close() {
 	d.lock.Close()
 }
 
-// Running says whether the exec goes on. A reader takes a shared lock, so that two readers do not take each other for the monitor.
+// Running reports whether the exec goes on. A reader takes a shared lock, so that two readers do not take each other for the monitor.
 func (d *Exec) Running() bool {
 	return errors.Is(flock.Lock(d.lock, unix.LOCK_SH|unix.LOCK_NB), unix.EWOULDBLOCK)
 }

@@ -34,7 +34,7 @@ func Scarce(err error) (hint string) {
 	return ""
 }
 
-// RefusedProcess says whether what failed is to start a process or thread. To other calls EAGAIN means something else.
+// RefusedProcess reports whether what failed is to start a process or thread. To other calls EAGAIN means something else.
 func RefusedProcess(err error) bool {
 	var step *forkexec.StepError
 	var path *os.PathError

@@ -83,7 +83,7 @@ func (w *walker) failed(err error) {
 
 // open counts the file behind a magic link if it has no name, and says of what kind it is.
 func (w *walker) open(link string) uint16 {
-	// No word with whoever serves the file: that might be the program.
+	// Do not ask the file's server: it might be the program.
 	if err := unix.Statx(unix.AT_FDCWD, link, unix.AT_STATX_DONT_SYNC, unix.STATX_BASIC_STATS, &w.st); err != nil {
 		w.failed(err)
 		return 0
@@ -95,7 +95,7 @@ func (w *walker) open(link string) uint16 {
 	return kind
 }
 
-// onDisk says whether a file is not in memory, as a memfd is. Its device tells nothing on btrfs and overlayfs, where it
+// onDisk reports whether a file is not in memory, as a memfd is. Its device number does not help on btrfs and overlayfs, where it
 // may not be the grant's.
 func onDisk(link string) bool {
 	var fs unix.Statfs_t
@@ -138,7 +138,7 @@ func (w *walker) mappings(maps string) {
 	w.failed(lines.Err())
 }
 
-// shown says whether a file of the grants' file systems has been counted.
+// shown reports whether a file of the grants' file systems has been counted.
 func (w *walker) shown(ino uint64) bool {
 	for dev := range w.grants.devices {
 		if w.linked[inode{dev, ino}] {
@@ -148,7 +148,7 @@ func (w *walker) shown(ino uint64) bool {
 	return false
 }
 
-// onBtrfs says whether a device, as /proc writes it, is a btrfs: the one that stat gives for a file there is another.
+// onBtrfs reports whether a device, as /proc writes it, is a btrfs: the one that stat gives for a file there is another.
 func onBtrfs(device string) bool {
 	major, minor, _ := strings.Cut(device, ":")
 	a, err := strconv.ParseUint(major, 16, 32)

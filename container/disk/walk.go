@@ -100,7 +100,7 @@ func openGrants(paths []string) *grants {
 	return g
 }
 
-// local says whether the kernel itself knows all of a file system.
+// local reports whether the kernel itself knows all of a file system.
 func local(f *os.File) bool {
 	var st unix.Statfs_t
 	if unix.Fstatfs(int(f.Fd()), &st) != nil {
@@ -119,7 +119,7 @@ func (g *grants) close() {
 	}
 }
 
-// free is the free space of the grants' file systems, and whether it tells at once what is written there. btrfs learns
+// free is the free space of the grants' file systems, and whether it shows at once what is written there. btrfs learns
 // of it when data goes to the disk; of overlayfs and others it is not known what is below.
 func (g *grants) free() (free []int64, prompt bool) {
 	prompt = true
@@ -232,7 +232,7 @@ func (w *walker) entry() string {
 	}
 }
 
-// ended says whether a walk is to be given up, and notes that.
+// ended reports whether a walk is to be given up, and notes that.
 func (w *walker) ended() bool {
 	over := w.stop.Load() || !w.until.IsZero() && time.Now().After(w.until)
 	w.use.Incomplete = w.use.Incomplete || over
@@ -269,7 +269,7 @@ func (w *walker) missed(err error, fine bool) {
 
 func (w *walker) visit(name string) {
 	l := &w.levels[len(w.levels)-1]
-	// What is mounted here may be served by somebody who does not answer: what the kernel knows tells that it is a mount.
+	// What is mounted here may be served by somebody who does not answer: the kernel's own data shows that it is a mount.
 	err := w.look(l.fd, name, unix.AT_STATX_DONT_SYNC)
 	if err == nil && w.grants.remote && w.st.Attributes&unix.STATX_ATTR_MOUNT_ROOT == 0 {
 		err = w.look(l.fd, name, 0)

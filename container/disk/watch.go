@@ -135,7 +135,7 @@ func (w *Watch) await(walk chan struct{}) {
 	}
 }
 
-// doubted says whether free space, or the kernel's account of what was written, has said for too long that there is too
+// doubted reports whether free space, or the kernel's account of what was written, has said for too long that there is too
 // much, without a walk that has found less. Then the trees cannot be walked through in time.
 func (w *Watch) doubted(now time.Time, moved int64) bool {
 	if w.added+moved <= w.limit {
@@ -219,7 +219,7 @@ func (w *Watch) measure(free []int64, written int64, walk chan struct{}) {
 }
 
 // count is what the grants take. Where something could not be read, all that was written since everything could be is
-// held to be there still, or all that has gone from the free space, whoever took it: a program can take space without
+// held to be there still, or all that has gone from the free space, whichever process took it: a program can take space without
 // writing.
 func (w *Watch) count(free []int64, written int64) int64 {
 	start := time.Now()

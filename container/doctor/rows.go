@@ -53,7 +53,7 @@ func (f *facts) kernelRow() Row {
 	return required(good("kernel", value))
 }
 
-// aroundRow tells of what may refuse things from outside. It matters where something is refused.
+// aroundRow lists what may refuse things from outside. It matters where something is refused.
 func (f *facts) aroundRow() Row {
 	var list []string
 	if f.around.Filter {

@@ -103,7 +103,7 @@ func mountsBelow(dir string) ([]hostfs.Mount, error) {
 	return list, nil
 }
 
-// hidden says whether a mount has another one over it, or over a directory on the way to it.
+// hidden reports whether a mount has another one over it, or over a directory on the way to it.
 func hidden(l hostfs.Mount, mounts []hostfs.Mount, byID map[int]hostfs.Mount) bool {
 	on, way := l, []int{l.ID}
 	for range mounts { // the way up ends, at a mount whose parent cannot be seen
@@ -187,7 +187,7 @@ func (o opened) why() string {
 	return fmt.Sprintf("it cannot be opened: %v", o.err)
 }
 
-// onDirectory says whether what a mount covers is a directory: that is seen in the copy of the mount around it, which answers.
+// onDirectory reports whether what a mount covers is a directory: that is seen in the copy of the mount around it, which answers.
 func onDirectory(parts []Part, rel string) bool {
 	around := parts[0]
 	for _, p := range parts {

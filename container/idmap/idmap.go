@@ -28,7 +28,7 @@ const (
 // initialUserNamespace is the number of the machine's own user namespace, the same on every Linux (PROC_USER_INIT_INO).
 const initialUserNamespace = 0xeffffffd
 
-// MachineRoot says whether the caller is the root of the machine, and not only of a user namespace, where uid 0 is a number
+// MachineRoot reports whether the caller is the root of the machine, and not only of a user namespace, where uid 0 is a number
 // that somebody has been given and that owns nothing of the host's.
 func MachineRoot() bool {
 	var st unix.Stat_t

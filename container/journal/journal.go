@@ -137,7 +137,7 @@ func openEvents(dir int, name string, flags int) (int, error) {
 }
 
 // keepSmall makes a file that has become too long the old one, in place of the last old one. The lock is on the file
-// that is renamed, so whoever gets it second finds that the name is another file's. Nobody waits for it: while one
+// that is renamed, so the process that gets it second finds that the name is another file's. Nobody waits for it: while one
 // renames, others append to what then is the old file.
 func keepSmall(dir, fd int) (moved bool, err error) {
 	var st, now unix.Stat_t
@@ -211,7 +211,7 @@ func escapeUnprintable(line []byte) []byte {
 	return out
 }
 
-// Unprintable says whether a character could steer a terminal.
+// Unprintable reports whether a character could steer a terminal.
 func Unprintable(r rune) bool { return r != '\n' && !strconv.IsPrint(r) }
 
 // decodeEvent reads a line. Where one that was cut off stands before it, that is passed over.

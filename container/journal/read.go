@@ -137,7 +137,7 @@ func (l *Log) read(f *os.File) error {
 	}
 }
 
-// lines tells of whole lines. What follows the last is still to be completed, or never will be.
+// lines reads whole lines. What follows the last is still to be completed, or never will be.
 func (l *Log) lines() error {
 	for {
 		line, rest, whole := bytes.Cut(l.rest, []byte("\n"))

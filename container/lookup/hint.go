@@ -41,7 +41,7 @@ func (in Root) missingHint(name string) string {
 	return "only what the policy shows is there: grant it with files.read (--read " + name + ")"
 }
 
-// isInterpreter says whether files.interpreters knows programs of that name.
+// isInterpreter reports whether files.interpreters knows programs of that name.
 func isInterpreter(name string) bool {
 	name = strings.TrimRight(name, "0123456789.")
 	return name == "python" || name == "pypy" || name == "node" || name == "java"
@@ -94,7 +94,7 @@ func (in Root) venvHome(name string) string {
 	return ""
 }
 
-// sayable says whether a text of the program's can be shown to the user.
+// sayable reports whether a text of the program's can be shown to the user.
 func sayable(s string) bool {
 	return !strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r == 0x7f || r == 0xfffd })
 }

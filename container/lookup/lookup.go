@@ -118,7 +118,7 @@ func (in Root) Find(name, dir, pathVar string) (string, error) {
 	return "", fmt.Errorf("look for %q in the sandbox: %w", name, found)
 }
 
-// executable says whether a file can be executed at all; whether this program may, the kernel decides.
+// executable reports whether a file can be executed at all; whether this program may, the kernel decides.
 func (in Root) executable(name string) error {
 	fd, err := in.open(name, unix.O_PATH)
 	if err != nil {

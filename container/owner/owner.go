@@ -60,7 +60,7 @@ func FindOwner(args []string) (*Owner, error) {
 
 const ownerHint = "name a process that lives as long as the sandbox should, or none: --owner none"
 
-// orphaned says whether our parent is not the one that called us. It may have ended before we could look at all: then we
+// orphaned reports whether our parent is not the one that called us. It may have ended before we could look at all: then we
 // are still in its session, which is not process 1's.
 func orphaned(parent int) bool {
 	if first := forkexec.FirstParent(); first != parent {
@@ -99,7 +99,7 @@ func CommandLine(pid int) []string {
 	return strings.Split(string(data), "\x00")
 }
 
-// wraps says whether a command line only adds something before this command: "timeout 60 sandboxrun create x".
+// wraps reports whether a command line only adds something before this command: "timeout 60 sandboxrun create x".
 func wraps(outer, self []string) bool {
 	at := len(outer) - len(self)
 	if at < 1 || len(self) == 0 {
@@ -108,7 +108,7 @@ func wraps(outer, self []string) bool {
 	return filepath.Base(outer[at]) == filepath.Base(self[0]) && slices.Equal(outer[at+1:], self[1:])
 }
 
-// forked says whether a process is a copy of its parent that has executed nothing else since. Another user's processes
+// forked reports whether a process is a copy of its parent that has executed nothing else since. Another user's processes
 // show no more than their command lines.
 func forked(pid, up int) bool {
 	line := CommandLine(pid)
@@ -146,7 +146,7 @@ func Open(o *Owner) (*os.File, error) {
 	return pidfd, nil
 }
 
-// hiddenProcess says whether /proc may only not show a process: with the mount option hidepid it does not show other users'.
+// hiddenProcess reports whether /proc may only not show a process: with the mount option hidepid it does not show other users'.
 func hiddenProcess(err error) bool {
 	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.EPERM) || errors.Is(err, unix.EACCES)
 }

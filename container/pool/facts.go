@@ -47,7 +47,7 @@ func (p *Pool) decide() (*Decision, error) {
 	}
 }
 
-// means says whether the policy means the same to a caller with these variables.
+// means reports whether the policy means the same to a caller with these variables.
 func (d *Decision) means(env map[string]string) bool {
 	for _, list := range []map[string]string{d.Env, env} {
 		for name := range list {
@@ -61,7 +61,7 @@ func (d *Decision) means(env map[string]string) bool {
 	return true
 }
 
-// holds says whether the policy would be decided now as it was; the error is errChanged.
+// holds reports whether the policy would be decided now as it was; the error is errChanged.
 func (d *Decision) holds() error {
 	if machine.ProbeCore() != d.Host.Core || !d.Trace.Same() {
 		return errChanged

@@ -104,7 +104,7 @@ func meetAt(fd int) (*peer, error) {
 
 func (p *peer) close() { p.dir.Close() }
 
-// hungUp says whether nobody is at the other end any more.
+// hungUp reports whether nobody is at the other end any more.
 func hungUp(fd int) bool {
 	fds := []unix.PollFd{{Fd: int32(fd)}}
 	n, err := unix.Poll(fds, 0)

@@ -186,7 +186,7 @@ func ownerOf(kind, pid, start string, caller int) (*owner.Owner, error) {
 	return &owner.Owner{PID: n, StartTime: at}, nil
 }
 
-// meant says whether a command line names the pool's policy.
+// meant reports whether a command line names the pool's policy.
 func (p *Pool) meant(kind, named, cwd string) bool {
 	switch _, preset := policy.Preset(named); {
 	case kind != kindRun && kind != kindCreate, named == "-":

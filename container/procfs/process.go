@@ -39,7 +39,7 @@ func StartTime(pid int) (uint64, error) {
 	return strconv.ParseUint(fields[19], 10, 64)
 }
 
-// Exiting says whether a process has begun to end: then it has no descriptors and namespaces any more, but its pidfd says
+// Exiting reports whether a process has begun to end: then it has no descriptors and namespaces any more, but its pidfd says
 // nothing until all that is in its PID namespace is gone.
 func Exiting(pid int) bool {
 	const pfExiting = 4
@@ -66,7 +66,7 @@ func Stat(pid int) ([]string, error) {
 	return fields, nil
 }
 
-// PidfdAlive says whether a process has not ended.
+// PidfdAlive reports whether a process has not ended.
 func PidfdAlive(f *os.File) bool { return !PidfdWait(f, 0) }
 
 // PidfdAwait waits until a process has ended, without a thread of its own.
@@ -114,7 +114,7 @@ func StatusFields(text string) map[string]string {
 	return fields
 }
 
-// Gone says whether an error of looking for a process means that there is none.
+// Gone reports whether an error of looking for a process means that there is none.
 func Gone(err error) bool {
 	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ESRCH) || errors.Is(err, unix.EINVAL)
 }

@@ -236,7 +236,7 @@ func (r *Process) Serve(id string, record *recording.Location) error {
 	return fault.New(fault.SandboxUnavailable, "", "start relay: %s", text)
 }
 
-// waits says whether somebody waits to be accepted, or has sent something.
+// waits reports whether somebody waits to be accepted, or has sent something.
 func waits(l *os.File) bool {
 	fds := []unix.PollFd{{Fd: int32(l.Fd()), Events: unix.POLLIN}}
 	n, err := unix.Poll(fds, 0)
@@ -312,7 +312,7 @@ func keepPorts(ports []int, lock int, init *os.File) {
 	procfs.PidfdWait(init, -1)
 }
 
-// Alive says whether the relay of a sandbox runs, by the directory of all sandboxes.
+// Alive reports whether the relay of a sandbox runs, by the directory of all sandboxes.
 func Alive(root *os.Root, id string) bool {
 	lock, err := root.Open(filepath.Join(id, Lock))
 	if err != nil {

@@ -207,7 +207,7 @@ func (r *Result) Judge(st forkexec.Status, l policy.Limits, full bool) {
 	}
 }
 
-// reached says whether a program has met its limit of processes where nothing counts those that were refused: there were
+// reached reports whether a program has met its limit of processes where nothing counts those that were refused: there were
 // so many when it ended, or at some time before it failed. One that has just enough and does well has not.
 func reached(st forkexec.Status, pids int64) bool {
 	if pids <= 1 || st.TasksPeak == 0 {
@@ -238,7 +238,7 @@ func ended(st forkexec.Status, l policy.Limits) *ending {
 	return nil
 }
 
-// fileExceeded says whether the program wanted a file to be larger than allowed, and ended by it: itself, or a command of
+// fileExceeded reports whether the program wanted a file to be larger than allowed, and ended by it: itself, or a command of
 // the shell that it is, which shells tell by 128 + n.
 func fileExceeded(st forkexec.Status, l policy.Limits) bool {
 	return l.File > 0 && (st.Wait.Signal() == unix.SIGXFSZ || st.Wait.ExitStatus() == exitSignal+int(unix.SIGXFSZ))

@@ -138,7 +138,7 @@ func Command(cmd *forkexec.Command) {
 	}
 }
 
-// covers says whether a mount hides something of /proc by a file or directory that is there already.
+// covers reports whether a mount hides something of /proc by a file or directory that is there already.
 func covers(m forkexec.Mount) bool {
 	return m.Type == "" && (m.Source == "/dev/null" || m.Source != m.Target && path.Dir(m.Source) == "/proc")
 }

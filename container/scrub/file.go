@@ -85,7 +85,7 @@ func (s *Scrubber) search(f *os.File, st *unix.Stat_t) (found map[string]int, bi
 	return found, binary || st.Size > end, err
 }
 
-// unchanged says whether a file is as it was when it was opened.
+// unchanged reports whether a file is as it was when it was opened.
 func unchanged(f *os.File, st *unix.Stat_t) error {
 	var now unix.Stat_t
 	if err := unix.Fstat(int(f.Fd()), &now); err != nil {

@@ -68,7 +68,7 @@ func nsID(path string) (uint64, error) {
 	return st.Ino, err
 }
 
-// inNamespace says whether a process is in a PID namespace nested in the one with that number; seen remembers answers.
+// inNamespace reports whether a process is in a PID namespace nested in the one with that number; seen remembers answers.
 func inNamespace(pid int, outer uint64, seen map[uint64]bool) bool {
 	path := fmt.Sprintf("/proc/%d/ns/pid", pid)
 	id, err := nsID(path)

@@ -181,7 +181,7 @@ func (f *feed) pread() (int, error) {
 	return unix.Pread(f.from, f.buf, at)
 }
 
-// again says whether an error of reading passes. A process in the background that ignores SIGTTIN gets EIO.
+// again reports whether an error of reading passes. A process in the background that ignores SIGTTIN gets EIO.
 func (f *feed) again(err error) bool {
 	switch {
 	case errors.Is(err, unix.EINTR), errors.Is(err, unix.EAGAIN):
@@ -322,7 +322,7 @@ func pollFile(fd int, events int16) (gone bool) {
 	}
 }
 
-// inForeground says whether the caller's terminal may be read. What is no terminal of ours may always be.
+// inForeground reports whether the caller's terminal may be read. What is no terminal of ours may always be.
 func inForeground(fd int) bool {
 	group, err := unix.IoctlGetInt(fd, unix.TIOCGPGRP)
 	return err != nil || group == unix.Getpgrp()

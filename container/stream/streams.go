@@ -132,7 +132,7 @@ func (s *Streams) Finish() []string {
 	return warnings
 }
 
-// Overflowed says whether the exec was ended since one of its streams was too large.
+// Overflowed reports whether the exec was ended since one of its streams was too large.
 func (s *Streams) Overflowed() bool { return s.overflow.Load() }
 
 // Failed is why the caller's input could not be read to its end.
@@ -285,7 +285,7 @@ func (c *counter) Write(p []byte) (int, error) {
 	return c.to.Write(p)
 }
 
-// clean passes a stream on without values. Finish tells it of the stream's end.
+// clean passes a stream on without values. Finish ends the stream.
 func (s *Streams) clean(to io.Writer) io.Writer {
 	if s.Redactor == nil {
 		return to

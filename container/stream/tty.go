@@ -125,13 +125,13 @@ func (s *Streams) Resize(to Size) error {
 	return nil
 }
 
-// HasTerminal says whether the program was given a terminal.
+// HasTerminal reports whether the program was given a terminal.
 func (s *Streams) HasTerminal() bool { return s.terminal != nil }
 
 // OnSuspend has f called when the user types Ctrl-Z at a program that has a terminal of its own.
 func (s *Streams) OnSuspend(f func()) { s.suspend.Store(&f) }
 
-// suspends says whether a key that the user typed would stop the program if it were in the caller's session. The kernel
+// suspends reports whether a key that the user typed would stop the program if it were in the caller's session. The kernel
 // does not stop it: nobody in its own session could continue it. A shell inside, which has jobs of its own and ignores the
 // signal, gets the key, and so does a program that reads every key itself.
 func (s *Streams) suspends(key byte) bool {
@@ -149,7 +149,7 @@ func (s *Streams) suspends(key byte) bool {
 	return suspends
 }
 
-// ignores says whether a process ignores a signal.
+// ignores reports whether a process ignores a signal.
 func ignores(pid int, sig unix.Signal) bool {
 	status, _ := procfs.Status(strconv.Itoa(pid))
 	mask, err := strconv.ParseUint(status["SigIgn"], 16, 64)

@@ -86,7 +86,7 @@ func (g *ground) writable(v *rootfs.View) ([]string, error) {
 	return list, nil
 }
 
-// mayWrite says whether one of a sandbox's mounts may let its programs write a location. To read the mounts themselves costs more.
+// mayWrite reports whether one of a sandbox's mounts may let its programs write a location. To read the mounts themselves costs more.
 func (r running) mayWrite(location hostfs.Location) bool {
 	return slices.ContainsFunc(r.sealed.Writable, func(text string) bool {
 		dev, path, _ := strings.Cut(text, " ")
@@ -110,14 +110,14 @@ func exposedIn(mountinfo []byte, location hostfs.Location) (string, error) {
 	return "", nil
 }
 
-// covered says whether a path that a mount shows has another mount on it or above it.
+// covered reports whether a path that a mount shows has another mount on it or above it.
 func covered(list []hostfs.Mount, on int, inside string, but *hostfs.Mount) bool {
 	return slices.ContainsFunc(list, func(m hostfs.Mount) bool {
 		return m.Parent == on && (but == nil || m.ID != but.ID) && pathname.Within(inside, m.Target)
 	})
 }
 
-// visible says whether no mount hides a whole other one.
+// visible reports whether no mount hides a whole other one.
 func visible(list []hostfs.Mount, m *hostfs.Mount) bool {
 	for range list { // no way up is longer
 		i := slices.IndexFunc(list, func(up hostfs.Mount) bool { return up.ID == m.Parent && up.ID != m.ID })

@@ -127,7 +127,7 @@ func sessionLeaders() func(pid int) bool {
 	}
 }
 
-// OwnChild says whether a process' user namespace was made in ours.
+// OwnChild reports whether a process' user namespace was made in ours.
 func OwnChild(proc string) (bool, error) {
 	ns, err := os.Open(proc + "/ns/user")
 	if err != nil {

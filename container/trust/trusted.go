@@ -99,7 +99,7 @@ func Add(h *spec.Host, t Known) error {
 
 const ownState = "the state directory"
 
-// CheckView refuses a view that shows a state directory itself, whoever made the plan. It returns what the view lets programs write.
+// CheckView refuses a view that shows a state directory itself, whichever policy the plan is of. It returns what the view lets programs write.
 func CheckView(state string, root *os.Root, v *rootfs.View) ([]string, error) {
 	mounts, err := hostfs.OwnMounts()
 	if err != nil {

@@ -134,7 +134,7 @@ func (m *maker) checkShown(k rootfs.Mount, tree *os.File) error {
 	return nil
 }
 
-// hidden says whether a mask lies on a path or above it.
+// hidden reports whether a mask lies on a path or above it.
 func (m *maker) hidden(target string) bool {
 	k := m.cover.Cover(target)
 	return k != nil && k.Kind == rootfs.MountMask

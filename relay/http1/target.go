@@ -14,7 +14,7 @@ type Target struct {
 }
 
 // Absolute reads a request's target in absolute form, "http://host[:port]/path?query" (RFC 9112, section 3.2.2), the only
-// one that tells a proxy where to go.
+// one that names a proxy's destination.
 func Absolute(s string) (Target, error) {
 	scheme, rest, ok := strings.Cut(s, "://")
 	switch {

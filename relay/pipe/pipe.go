@@ -87,7 +87,7 @@ func (p *pair) copy(dst, src *end, first Prelude) (n int64, err error) {
 		p.abort() // it was a reset, of which the other direction's writer got the error
 	default:
 		dst.fin.Store(true)
-		_ = dst.CloseWrite() // it fails where dst is gone; whoever reads it or writes to it will notice
+		_ = dst.CloseWrite() // it fails where dst is gone; its reader or writer will notice
 		if p.ended.Add(1) == 2 {
 			p.close()
 		} else if isTCP(src.Stream) && UntilDead(src.Stream) {

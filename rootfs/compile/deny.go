@@ -275,7 +275,7 @@ func (d *denier) shutAbove(host, source string) string {
 	return shut
 }
 
-// searched says whether the launcher can search a directory in the sandbox, whether an idmapped mount shows it or another.
+// searched reports whether the launcher can search a directory in the sandbox, whether an idmapped mount shows it or another.
 func (d *denier) searched(info hostfs.Info) bool {
 	const owner, group, others = 0o100, 0o010, 0o001
 	mapped := func(id, own int) bool { return id == 0 || !d.User.Apart && id == own }

@@ -43,7 +43,7 @@ type Who struct {
 	Groups   []int
 }
 
-// may says whether modes let w do all of what bits say: 4 read, 2 write, 1 execute or search. Access control lists are
+// may reports whether modes let w do all of what bits say: 4 read, 2 write, 1 execute or search. Access control lists are
 // not looked at.
 func (w Who) may(info hostfs.Info, bits fs.FileMode) bool {
 	perm := info.Mode.Perm()
@@ -87,7 +87,7 @@ type Explanation struct {
 	Host     string           `json:"host,omitempty"` // the host path that is shown there
 	Readable bool             `json:"readable"`       // a file can be read; a directory can be listed and searched
 	Writable bool             `json:"writable"`       // a file can be written; in a directory files can be made
-	// Executable is whether modes and mounts let the program execute it. What it needs, Program tells.
+	// Executable is whether modes and mounts let the program execute it. Program has what it needs.
 	Executable bool     `json:"executable"`
 	Rule       string   `json:"rule,omitempty"` // the key of the policy that decides, or "default"
 	From       string   `json:"from,omitempty"` // where that stands: "task.toml:12:9"
@@ -111,7 +111,7 @@ type stop struct {
 // Place is where the path leads.
 func (e *Explanation) Place() rootfs.Place { return e.spot }
 
-// Inside says whether the program finds something at the path.
+// Inside reports whether the program finds something at the path.
 func (e *Explanation) Inside() bool { return e.Verdict == VerdictInside }
 
 // Explain says where an absolute path, as the program would use it, leads, and why.
@@ -285,7 +285,7 @@ func (x *Explainer) coversShut(at rootfs.Place, info hostfs.Info) *rootfs.Denied
 	return &x.View.Absent[i]
 }
 
-// masksPipe says whether a named pipe lies in a directory that the policy grants for reading. No mount keeps a program from writing to
+// masksPipe reports whether a named pipe lies in a directory that the policy grants for reading. No mount keeps a program from writing to
 // one, so the launcher masks it.
 func (x *Explainer) masksPipe(at rootfs.Place) bool {
 	return at.Kind == rootfs.PlaceHost && !at.Writable && at.Path != at.Mount.Target && x.ruleOf(at.Mount).key != keyBase

@@ -62,13 +62,13 @@ func (w *way) own(dir, at string) bool {
 	return false
 }
 
-// ownDir says whether a path of /proc or /dev can be gone through.
+// ownDir reports whether a path of /proc or /dev can be gone through.
 func (w *way) ownDir(p string) bool {
 	if pathname.Within(p, "/dev") {
 		return ownDev()[p] != "" && ownDev()[p] != "device" || pathname.Below(p, "/dev/shm") || pathname.Below(p, "/dev/pts")
 	}
 	info, err := w.Tree.Lstat(p)
-	return err != nil || info.Mode.IsDir() || info.Mode&fs.ModeSymlink != 0 // what is not there is told of later
+	return err != nil || info.Mode.IsDir() || info.Mode&fs.ModeSymlink != 0 // another row reports what is not there
 }
 
 func ownDevice(e *Explanation, p string) {

@@ -128,7 +128,7 @@ func (t Host) MountFlags(p string) (readOnly, noExec bool) {
 	return st.Flags&stRdonly != 0, st.Flags&stNoexec != 0
 }
 
-// HasACL says whether more than its mode decides who may use a file.
+// HasACL reports whether more than its mode decides who may use a file.
 func (t Host) HasACL(p string) bool {
 	n, err := ask(t.servers, p, func() (int, error) { return syscall.Getxattr(p, "system.posix_acl_access", nil) })
 	return err == nil && n > 0

@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// MayBeSilent says whether a file system of a kind, as mountinfo names it, has a server that may not answer.
+// MayBeSilent reports whether a file system of a kind, as mountinfo names it, has a server that may not answer.
 func MayBeSilent(kind string) bool {
 	const local = ` ext2 ext3 ext4 xfs btrfs f2fs zfs bcachefs tmpfs ramfs devtmpfs overlay squashfs erofs iso9660 vfat exfat ntfs3 proc sysfs` +
 		` cgroup cgroup2 devpts mqueue hugetlbfs securityfs selinuxfs debugfs tracefs bpf pstore configfs binfmt_misc fusectl nsfs efivarfs `

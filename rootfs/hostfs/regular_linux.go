@@ -16,7 +16,7 @@ const (
 	oPrivate = syscall.O_RDONLY | syscall.O_NONBLOCK | syscall.O_NOCTTY | syscall.O_CLOEXEC
 )
 
-// OpenRegular opens a regular file to read it, and nothing else. To open a FIFO lets whoever writes to it go on, and to open a
+// OpenRegular opens a regular file to read it, and nothing else. To open a FIFO lets its writer go on, and to open a
 // device may make a tape rewind or a terminal the launcher's own, even if not a byte is read; so the file is looked at first,
 // by a descriptor that opens nothing, and what was looked at is what is opened.
 func OpenRegular(path string) (*os.File, error) { return openRegular(path, 0) }

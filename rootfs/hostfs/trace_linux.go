@@ -111,7 +111,7 @@ func (t *Trace) note(how asked, path string) {
 	}
 }
 
-// Settled says whether nothing that was read had just been changed. If it had, and is changed again, that may not show.
+// Settled reports whether nothing that was read had just been changed. If it had, and is changed again, that may not show.
 func (t *Trace) Settled(since time.Time) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()

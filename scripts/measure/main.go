@@ -189,7 +189,7 @@ func (s *shape) comment(fset *token.FileSet, name *ast.Ident, docs ...*ast.Comme
 	}
 }
 
-// receiverExported says whether a method belongs to an exported type. Methods such as Error and String that an
+// receiverExported reports whether a method belongs to an exported type. Methods such as Error and String that an
 // interface asks for need a comment all the same.
 func receiverExported(recv *ast.FieldList) bool {
 	exported := false
@@ -228,7 +228,7 @@ func (l *loader) parse(dir string) ([]*ast.File, error) {
 	return files, nil
 }
 
-// otherBuild says whether a file is for another architecture or for a build with tags of its own.
+// otherBuild reports whether a file is for another architecture or for a build with tags of its own.
 func otherBuild(name string) bool {
 	text, err := os.ReadFile(name)
 	return err != nil || strings.HasSuffix(name, "_arm64.go") ||

@@ -79,7 +79,7 @@ func calls() map[string]int {
 // Outcomes are what attacks have printed, by their names.
 type Outcomes map[string]string
 
-// Broke says whether an attack has got what it wanted.
+// Broke reports whether an attack has got what it wanted.
 func (o Outcomes) Broke(name string) bool { return strings.Contains(o[name], "BROKE") }
 
 // Met lists the errors that it met.
@@ -88,7 +88,7 @@ func (o Outcomes) Met(name string) []string {
 	return strings.Fields(after)
 }
 
-// Ran says whether it ran at all.
+// Ran reports whether it ran at all.
 func (o Outcomes) Ran(name string) bool {
 	text := o[name]
 	return (strings.Contains(text, "MET") || strings.Contains(text, "BROKE")) && !strings.Contains(text, "Traceback")
@@ -148,7 +148,7 @@ func (s *Stage) Play(cmd *exec.Cmd, list []Attack, inside, alone bool) (Outcomes
 	return got, nil
 }
 
-// split tells the attacks of one process apart. One that has ended the process is the last; the rest has not been played.
+// split separates the attacks of one process. One that has ended the process is the last; the rest has not been played.
 func split(list []Attack, out string) Outcomes {
 	const end = "\n\x1e" // of escape.py
 	parts := strings.Split(out, end)

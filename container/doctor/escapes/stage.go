@@ -201,7 +201,7 @@ func (s *Stage) echo() string {
 	return port
 }
 
-// greet listens and says hello to whoever connects. It returns the port.
+// greet listens and writes hello to each client. It returns the port.
 func (s *Stage) greet(network, address string) string {
 	l, err := net.Listen(network, address)
 	if err != nil {
@@ -223,7 +223,7 @@ func (s *Stage) greet(network, address string) string {
 	return port
 }
 
-// handOut passes a descriptor to whoever connects.
+// handOut passes a descriptor to each client.
 func (s *Stage) handOut(address string, file *os.File) {
 	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: address, Net: "unix"})
 	if err != nil {

@@ -45,7 +45,7 @@ int guard_same(const char *a, const char *b)
 	return *a == *b;
 }
 
-// below says whether a path has dir, whole components of it, in front.
+// below reports whether a path has dir, whole components of it, in front.
 static int below(const char *path, const char *dir)
 {
 	while (*dir && *path == *dir)

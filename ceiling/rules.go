@@ -174,7 +174,7 @@ func user(n *narrowing, key string) {
 	asked, is := n.asked.User, n.policy.User
 	switch {
 	case asked.Kind == is.Kind && asked.ID == is.ID:
-	case !n.asked.Says(key):
+	case !n.asked.Sets(key):
 		n.asked.User = is
 	case asked.Kind == "number":
 		n.refuse(key, asked.ID, "")
@@ -253,7 +253,7 @@ func base(n *narrowing, key string) {
 	asked, is := n.asked.Files.Base, n.policy.Files.Base
 	switch {
 	case asked.Kind == rootfs.BaseNone, asked.Kind == is.Kind && asked.Dir == is.Dir, asked.Kind == rootfs.BaseSystem && is.Kind == rootfs.BaseHost:
-	case !n.asked.Says(key):
+	case !n.asked.Sets(key):
 		n.asked.Files.Base = is
 	default:
 		n.refuse(key, asked.Kind, "")
@@ -341,7 +341,7 @@ func noProxy(n *narrowing, key string) {
 
 func spawn(n *narrowing, key string) {
 	if n.asked.Processes.Spawn && !n.policy.Processes.Spawn {
-		if n.asked.Says(key) {
+		if n.asked.Sets(key) {
 			n.refuse(key, true, "")
 		}
 		n.asked.Processes.Spawn = false
@@ -350,7 +350,7 @@ func spawn(n *narrowing, key string) {
 
 func native(n *narrowing, key string) {
 	if n.asked.Processes.Native && !n.policy.Processes.Native {
-		if n.asked.Says(key) {
+		if n.asked.Sets(key) {
 			n.refuse(key, true, "")
 		}
 		n.asked.Processes.Native = false
@@ -371,7 +371,7 @@ func execute(n *narrowing, _ string) {
 
 func guard(n *narrowing, key string) {
 	if is := n.policy.Processes.Guard; n.asked.Processes.Guard != is && is != "" {
-		if n.asked.Says(key) {
+		if n.asked.Sets(key) {
 			n.refuse(key, n.asked.Processes.Guard, "")
 		}
 		n.asked.Processes.Guard = is

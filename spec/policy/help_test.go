@@ -56,7 +56,7 @@ func placeless(v reflect.Value) {
 	case reflect.Struct:
 		for i := range v.NumField() {
 			if name := v.Type().Field(i).Name; name == "From" || name == "File" && v.Type() == reflect.TypeFor[Policy]() ||
-				name == "Sources" || name == "Expanded" || name == "Places" || name == "Said" {
+				name == "Sources" || name == "Expanded" || name == "Places" || name == "Given" {
 				v.Field(i).SetZero()
 				continue
 			}

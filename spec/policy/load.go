@@ -45,9 +45,9 @@ func Load(in Input) (*Policy, error) {
 		return nil, newError(l.problems, l.policy.Sources)
 	}
 	l.policy.Digest = digest(written)
-	l.policy.Said = map[string]bool{}
+	l.policy.Given = map[string]bool{}
 	for key := range l.places {
-		l.policy.Said[key] = true
+		l.policy.Given[key] = true
 	}
 	return l.policy, nil
 }

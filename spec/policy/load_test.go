@@ -183,10 +183,10 @@ func TestLoadEverything(t *testing.T) {
 			"network.no_proxy 10.0.0.0/8": "task.toml:50:30",
 		},
 	}
-	if !got.Says("bind.writable") || !got.Says("limits.wall") || got.Says("extends") || got.Says("workspace.size") {
-		t.Errorf("keys that the file has: %v", got.Said)
+	if !got.Sets("bind.writable") || !got.Sets("limits.wall") || got.Sets("extends") || got.Sets("workspace.size") {
+		t.Errorf("keys that the file has: %v", got.Given)
 	}
-	got.Said = nil
+	got.Given = nil
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("got\n%+v\nwant\n%+v", got, want)
 	}
@@ -222,7 +222,7 @@ func TestCanonicalLoadsAsTheSame(t *testing.T) {
 func TestDefaults(t *testing.T) {
 	p := mustLoad(t, input("p.toml", "version = 1\n"))
 	want := defaults()
-	want.File, want.Sources, want.Digest, want.Said = "p.toml", []string{"p.toml"}, p.Digest, map[string]bool{"version": true}
+	want.File, want.Sources, want.Digest, want.Given = "p.toml", []string{"p.toml"}, p.Digest, map[string]bool{"version": true}
 	if !reflect.DeepEqual(p, want) {
 		t.Errorf("got %+v, want %+v", p, want)
 	}

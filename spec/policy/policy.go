@@ -41,11 +41,11 @@ type Policy struct {
 	// Places has the place of each string of a list or table, such as "task.toml:12:9" for "env.allow LC_*". See Place.
 	Places map[string]string
 
-	Said map[string]bool // the keys that a file or an option has: see Says
+	Given map[string]bool // the keys that a file or an option has: see Sets
 }
 
-// Says reports whether a file of the policy has a key, such as "limits.wall". Else its value is the default.
-func (p *Policy) Says(key string) bool { return p.Said[key] }
+// Sets reports whether a file of the policy has a key, such as "limits.wall". Else its value is the default.
+func (p *Policy) Sets(key string) bool { return p.Given[key] }
 
 // StaysInPlace reports whether a program starts in its caller's directory, if the view has that: the policy names no other.
 func (p *Policy) StaysInPlace() bool { return p.Files.Workdir.Path == "" && p.Files.Workspace == nil }

@@ -18,7 +18,7 @@ type Config struct {
 	// Policy is the policy's absolute path, or a preset's name; empty: the default policy with Dir as the workspace.
 	Policy, Dir string
 	Versions    map[string]string // see container.Options
-	// Trouble gets the error of a sandbox that cannot be made; then there is none until one is made.
+	// Trouble gets the error of a sandbox that cannot be made, or cannot be removed after its run. Where none can be made none is ready.
 	Trouble func(error)
 }
 

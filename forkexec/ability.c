@@ -33,7 +33,7 @@ static int overlay(void)
 
 static int move_trees(void)
 {
-	int fd = (int)syscall(SYS_open_tree, AT_FDCWD, "/tmp", OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC);
+	int fd = (int)syscall(SYS_open_tree, AT_FDCWD, "/tmp", FX_OPEN_TREE_CLONE | O_CLOEXEC);
 	return fd < 0 ? -1 : (int)syscall(SYS_move_mount, fd, "", AT_FDCWD, "/tmp", FX_MOVE_MOUNT_F_EMPTY_PATH);
 }
 

@@ -88,7 +88,7 @@ static int bind_path(const struct fx_op *o)
 	int r = -1, fd = open_unfollowed(o->source);
 	if (fd < 0)
 		return -1;
-	int tree = (int)syscall(SYS_open_tree, fd, "", OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_EMPTY_PATH | AT_RECURSIVE);
+	int tree = (int)syscall(SYS_open_tree, fd, "", FX_OPEN_TREE_CLONE | O_CLOEXEC | AT_EMPTY_PATH | AT_RECURSIVE);
 	if (tree >= 0)
 		r = move_tree(tree, o->target);
 	int saved = errno;

@@ -3,7 +3,10 @@
 // writes files of its own. Programs get the caller's (restore_limits).
 #define _GNU_SOURCE
 #include <errno.h>
+#include <features.h>
+#ifdef __GLIBC__
 #include <malloc.h>
+#endif
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
@@ -22,7 +25,8 @@ struct fx_rlimit fx_caller_limits[FX_CALLER_LIMITS] = {
 	{RLIMIT_NOFILE, 0, 0}, // the Go runtime raises this one
 };
 
-int fx_first_parent;
+char **fx_argv;
+int fx_argc, fx_first_parent;
 int64_t fx_begun_us;
 
 static rlim_t wanted(int resource)
@@ -43,8 +47,7 @@ static void raise_limit(const struct fx_rlimit *is)
 	syscall(SYS_prlimit64, 0, is->resource, &l, NULL);
 }
 
-// Threads get stacks of the size that RLIMIT_STACK had when the process began, and malloc would set 128 MiB of addresses aside for
-// each of them, which takes four system calls.
+// Threads get stacks of the size that RLIMIT_STACK had when the process began, with glibc, or of 128 KiB, with musl.
 static void fit_threads(void)
 {
 	struct rlimit as, data;
@@ -60,7 +63,17 @@ static void fit_threads(void)
 		}
 		pthread_attr_destroy(&attr);
 	}
-	mallopt(M_ARENA_MAX, 1); // little here uses malloc
+#ifdef __GLIBC__
+	mallopt(M_ARENA_MAX, 1); // else 128 MiB of addresses are set aside for each of them
+#endif
+}
+
+// find_arguments finds them where execve has put them: their number, the arguments, a null pointer, the environment.
+static void find_arguments(void)
+{
+	fx_argv = environ - 1;
+	for (fx_argc = 0; (uintptr_t)fx_argv[-1] != (uintptr_t)fx_argc; fx_argc++)
+		fx_argv--;
 }
 
 // The priority puts this before client.c.
@@ -68,6 +81,7 @@ __attribute__((constructor(101))) static void remember_caller(void)
 {
 	fx_begun_us = fx_now_us();
 	fx_first_parent = getppid();
+	find_arguments();
 	for (int i = 0; i < FX_CALLER_LIMITS; i++) {
 		struct fx_rlimit *is = &fx_caller_limits[i];
 		struct rlimit l = {RLIM_INFINITY, RLIM_INFINITY};

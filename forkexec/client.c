@@ -389,13 +389,14 @@ static void short_exec(struct fx_request *q, char **env)
 }
 
 int fx_closed_streams;
-__attribute__((constructor)) static void client(int argc, char **argv, char **env)
+__attribute__((constructor)) static void client(void)
 {
+	char **argv = fx_argv, **env = environ;
 	const char *off = fx_variable(env, "SANDBOXRUN_PLAIN_EXEC");
 	struct fx_request q;
 	for (int fd = 0; fd < 3; fd++) // the Go runtime will open /dev/null there
 		fx_closed_streams |= (fcntl(fd, F_GETFD) < 0) << fd;
-	if (argc >= 3 && !fx_closed_streams && !(off && strcmp(off, "off") == 0)) {
+	if (fx_argc >= 3 && !fx_closed_streams && !(off && strcmp(off, "off") == 0)) {
 		if (strcmp(argv[1], "exec") == 0 && fx_read_request(&q, argv + 2, env) == 0)
 			short_exec(&q, env);
 		else if (strcmp(argv[1], "run") == 0 && fx_read_run(&q, argv + 2, env) == 0 && fx_claim_sandbox(&q, env) == 0)

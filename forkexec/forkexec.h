@@ -63,6 +63,8 @@ struct fx_cgroup {
 #define FX_GROUP_PATH 1024
 
 extern int64_t fx_begun_us; // when this process began, by fx_now_us
+extern char **fx_argv; // of this process; musl gives constructors no arguments
+extern int fx_argc;
 extern int fx_first_parent; // who called this command: by the time that Go asks, that process may have ended
 
 #define FX_CALLER_LIMITS 6
@@ -397,11 +399,12 @@ unsigned fx_network(int low_ports, int ping_group);
 
 void fx_build(struct fx_build *b);
 
-// The kernel's, which older libc headers lack.
+// The kernel's, which not every libc's headers have.
 struct fx_mount_attr { uint64_t attr_set, attr_clr, propagation, userns_fd; };
 #define FX_MOVE_MOUNT_F_EMPTY_PATH 4
 #define FX_MOVE_MOUNT_T_EMPTY_PATH 0x40
 #define FX_OPEN_TREE_CLONE 1
+#define FX_MOUNT_ATTR_RDONLY 1
 
 // A socket that listens in a sandbox's network namespace.
 struct fx_addr {

@@ -50,7 +50,7 @@ static int nested(void *arg)
 static int steps(void *arg)
 {
 	struct probe *p = arg;
-	struct fx_mount_attr readonly = {.attr_set = MOUNT_ATTR_RDONLY};
+	struct fx_mount_attr readonly = {.attr_set = FX_MOUNT_ATTR_RDONLY};
 	if (map_root(p->uid, p->gid) < 0)
 		return stop(p, FX_PROBE_MAP);
 	if (unshare(CLONE_NEWNS | CLONE_NEWIPC | CLONE_NEWUTS) < 0)

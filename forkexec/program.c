@@ -50,9 +50,9 @@ int fx_drop_privileges(void)
 
 // A relay begins with no privilege at all: here, where there is one thread yet, so that all that Go starts have none
 // either. Without one to begin with there is nothing to drop but the way to another.
-__attribute__((constructor(102))) static void humble(int argc, char **argv, char **env)
+__attribute__((constructor(102))) static void humble(void)
 {
-	if (argc != 3 || strcmp(argv[0], FX_RELAY_NAME) != 0 || strcmp(argv[1], FX_RELAY_COMMAND) != 0 || env[0] != NULL)
+	if (fx_argc != 3 || strcmp(fx_argv[0], FX_RELAY_NAME) != 0 || strcmp(fx_argv[1], FX_RELAY_COMMAND) != 0 || environ[0] != NULL)
 		return;
 	syscall(SYS_prlimit64, 0, RLIMIT_CORE, &(struct rlimit){1, 1}, NULL); // as for programs (core.c), where it may
 	struct __user_cap_header_struct h = {_LINUX_CAPABILITY_VERSION_3, 0};

@@ -9,6 +9,8 @@ import (
 	"os"
 	"path/filepath"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/sandboxrun/sandboxrun/container/deny"
 	"github.com/sandboxrun/sandboxrun/container/owner"
 	"github.com/sandboxrun/sandboxrun/container/procfs"
@@ -101,13 +103,28 @@ func (s *Store) lastExec(id string) uint64 {
 	return binary.NativeEndian.Uint64(data)
 }
 
+// endsWithin is how long a process that has begun to end may take.
+const endsWithin = 2000 // milliseconds
+
+// ending reports whether a process ends by itself: it has given up its files, by which others know that the sandbox has ended, before
+// it gives up its namespaces.
+func ending(pid int) bool {
+	fd, err := unix.PidfdOpen(pid, 0)
+	if err != nil {
+		return procfs.Gone(err)
+	}
+	f := os.NewFile(uintptr(fd), "process")
+	defer f.Close()
+	return procfs.Exiting(pid) && procfs.PidfdWait(f, endsWithin)
+}
+
 // orphans lists the processes that are still in the sandbox's namespaces.
 func orphans(st *State) []record.Orphan {
 	list := []record.Orphan{}
 	pids, _ := procfs.Pids() // without it there is nothing to be found
 	for _, pid := range pids {
 		link, err := os.Readlink(fmt.Sprintf("/proc/%d/ns/uts", pid))
-		if err == nil && link == fmt.Sprintf("uts:[%d]", st.Record.UTS) {
+		if err == nil && link == fmt.Sprintf("uts:[%d]", st.Record.UTS) && !ending(pid) {
 			list = append(list, record.Orphan{PID: pid, Command: owner.Comm(pid)})
 		}
 	}

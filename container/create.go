@@ -38,6 +38,8 @@ type making struct {
 	filter  []unix.SockFilter // compiled
 	short   *forkexec.Launch  // if it was made before the sandbox had its id
 	confirm func() error      // nil, or what may still refuse it
+	early   bool              // settle is called afterwards
+	copied  []byte            // the state
 }
 
 // Create builds a sandbox and leaves it ready for Exec. It ends with its owner; without one only Delete ends it.
@@ -135,7 +137,10 @@ func (m *making) build() (err error) {
 	}
 	sb.state.Checks, err = checks.Run(sb.checked(m.filter))
 	sb.store.phase("checks")
-	return err
+	if err != nil {
+		return err
+	}
+	return m.writeInit()
 }
 
 // launch starts process 1. It ends with the creator until the creator reports that the sandbox is complete.
@@ -188,13 +193,15 @@ func (m *making) complete(of *os.File, o Options) error {
 	if err := m.begin(o); err != nil {
 		return err
 	}
-	sealed, err := sb.seal(m.plan, m.short, m.root, m.filter)
+	sealed, err := m.seal()
 	if err != nil {
 		return err
 	}
 	defer sealed.Close()
-	if err := m.confirmed(); err != nil {
-		return err
+	if !m.early {
+		if err := m.keep(); err != nil {
+			return err
+		}
 	}
 	if err := m.relay.Serve(sb.state.ID, sb.state.Record); err != nil {
 		m.relay = nil
@@ -208,10 +215,33 @@ func (m *making) complete(of *os.File, o Options) error {
 	if !procfs.PidfdAlive(sb.init) {
 		return fail(fault.SandboxUnavailable, "", "create sandbox: process 1 has ended")
 	}
-	if err := sb.noteCreated(); err != nil {
+	if m.early {
+		return nil
+	}
+	return m.note()
+}
+
+// keep writes the copies of what process 1 holds, unless the sandbox is not to be given.
+func (m *making) keep() error {
+	if err := m.store.save(m.state.ID, m.copied); err != nil {
+		return err
+	}
+	return m.confirmed()
+}
+
+func (m *making) note() error {
+	if err := m.noteCreated(); err != nil {
 		return fail(fault.StateUnusable, fault.DiskHint, "create sandbox: %w", err)
 	}
 	return nil
+}
+
+// settle does the rest of what complete has left for later.
+func (m *making) settle() error {
+	if err := m.keep(); err != nil {
+		return err
+	}
+	return m.note()
 }
 
 // begin begins the record, and prepares what other processes need to use the sandbox.
@@ -233,11 +263,17 @@ func (m *making) begin(o Options) (err error) {
 	if sb.state.Record != nil {
 		m.short = nil
 	}
-	if !o.Once || sb.state.Pool != nil {
-		sb.state.Paths = sb.view.Shown()
-		if sb.keptData, err = json.Marshal(sb.kept); err != nil {
-			return fmt.Errorf("save state: %w", err)
-		}
+	if !o.Once && sb.keptData == nil {
+		return m.keepView()
+	}
+	return nil
+}
+
+// keepView prepares what commands want to know of what the sandbox shows.
+func (m *making) keepView() (err error) {
+	m.state.Paths = m.view.Shown()
+	if m.keptData, err = json.Marshal(m.kept); err != nil {
+		return fmt.Errorf("save state: %w", err)
 	}
 	return nil
 }

@@ -2,6 +2,7 @@ package container
 
 import (
 	"crypto/rand"
+	"errors"
 	"strings"
 	"time"
 
@@ -57,6 +58,9 @@ func (m *making) keepReady() error {
 	if m.short, err = m.shortLaunch(m.filter); err != nil {
 		return err
 	}
+	if err := m.keepView(); err != nil {
+		return err
+	}
 	return forkexec.TellProcess1(m.creator, forkexec.Ready, f, nil)
 }
 
@@ -76,6 +80,22 @@ func (r *Ready) Discard() { r.discard() }
 // confirm has an error, which is asked as late as can be: it may still be about it. Where the id is in use it stays ready. After any
 // other error it is no more.
 func (r *Ready) HandOver(id string, o Options, confirm func() error) (*Sandbox, error) {
+	r.confirm = confirm
+	return r.handOver(id, o)
+}
+
+// HandOverEarly is the same for who can prepare a program before it is certain that the sandbox is given: it may not be started before
+// settle, which asks confirm, has said so. After an error of settle the sandbox is to be deleted.
+func (r *Ready) HandOverEarly(id string, o Options, confirm func() error) (sb *Sandbox, settle func() error, err error) {
+	if o.Record != "" {
+		return nil, nil, errors.New("a record is begun only when it is certain")
+	}
+	r.confirm, r.early = confirm, true
+	sb, err = r.handOver(id, o)
+	return sb, r.settle, err
+}
+
+func (r *Ready) handOver(id string, o Options) (*Sandbox, error) {
 	if err := CheckID(id); err != nil {
 		return nil, err
 	}
@@ -93,7 +113,6 @@ func (r *Ready) HandOver(id string, o Options, confirm func() error) (*Sandbox, 
 	if st.Launch.Limits.Disk > 0 {
 		st.Launch.Held.Disk = disk.Measure(st.Launch.Held.Write) // what others have written since is not its own
 	}
-	r.confirm = confirm
 	if err := r.complete(of, o); err != nil {
 		r.discard()
 		return nil, err

@@ -20,7 +20,6 @@ import (
 	"github.com/sandboxrun/sandboxrun/container/trust"
 	"github.com/sandboxrun/sandboxrun/fault"
 	"github.com/sandboxrun/sandboxrun/forkexec"
-	"github.com/sandboxrun/sandboxrun/spec"
 )
 
 // What commands believe of a sandbox is held by its process 1, in a sealed memfd. The state directory says only where process 1
@@ -36,30 +35,30 @@ func (s *Store) changed(id, format string, args ...any) *Error {
 // initFile says which process is process 1, for launch.c: two numbers of 64 bits, its pid and start time.
 const initFile = "init"
 
-// seal writes what commands are to believe, for process 1 to hold, and the copies.
-func (sb *Sandbox) seal(plan *spec.Plan, short *forkexec.Launch, dir *os.Root, filter []unix.SockFilter) (*os.File, error) {
-	data, err := json.Marshal(sb.state)
-	if err != nil {
+// writeInit writes initFile.
+func (m *making) writeInit() error {
+	where := binary.NativeEndian.AppendUint64(nil, uint64(m.state.PID))
+	where = binary.NativeEndian.AppendUint64(where, m.state.StartTime)
+	return bundle.WriteNew(m.root, initFile, string(where), 0o400)
+}
+
+// seal writes what commands are to believe, for process 1 to hold.
+func (m *making) seal() (*os.File, error) {
+	sb := m.Sandbox
+	var err error
+	if m.copied, err = json.Marshal(sb.state); err != nil {
 		return nil, fmt.Errorf("save state: %w", err)
 	}
-	if err := sb.store.save(sb.state.ID, data); err != nil {
-		return nil, err
-	}
-	where := binary.NativeEndian.AppendUint64(nil, uint64(sb.state.PID))
-	where = binary.NativeEndian.AppendUint64(where, sb.state.StartTime)
-	if err := bundle.WriteNew(dir, initFile, string(where), 0o400); err != nil {
-		return nil, err
-	}
 	sealed := forkexec.Sealed{
-		ID: sb.state.ID, Filter: forkexec.EncodeFilter(filter), State: data,
-		Policy: plan.PolicyPaths, Writable: sb.writable, Kept: sb.keptData,
+		ID: sb.state.ID, Filter: forkexec.EncodeFilter(m.filter), State: m.copied,
+		Policy: m.plan.PolicyPaths, Writable: sb.writable, Kept: sb.keptData,
 	}
 	if sb.state.Record != nil {
 		sealed.Record = sb.state.Record.Dir
 	}
 	sb.filter = sealed.Filter
-	if short != nil {
-		sealed.Launch = short.Encode()
+	if m.short != nil {
+		sealed.Launch = m.short.Encode()
 	}
 	var f *os.File
 	if sealed.StoreDev, sealed.StoreIno, err = sb.store.identity(); err == nil {

@@ -28,6 +28,7 @@
 #include <unistd.h>
 #include "feed.h"
 #include "short.h"
+#include "steps.h"
 
 #define CHUNK 4096 // a pipe that polls as writable takes so much without blocking
 #define GROUP (1u << 2) // PIDFD_SIGNAL_PROCESS_GROUP
@@ -362,7 +363,7 @@ static void short_exec(struct fx_request *q, char **env)
 	x.status = status[1];
 	int sigfd = x.signals = catch_signals(&was);
 	fx_start(&x);
-	if (x.step != FX_OK) {
+	if (x.step != FX_OK || fx_claim_sure() < 0) { // where the pool has ended the sandbox, the program may have been killed before it heard
 		restore_signals(&was);
 		close(x.listener);
 		if (x.reaper_pidfd >= 0) {
@@ -399,8 +400,11 @@ __attribute__((constructor)) static void client(void)
 	if (fx_argc >= 3 && !fx_closed_streams && !(off && strcmp(off, "off") == 0)) {
 		if (strcmp(argv[1], "exec") == 0 && fx_read_request(&q, argv + 2, env) == 0)
 			short_exec(&q, env);
-		else if (strcmp(argv[1], "run") == 0 && fx_read_run(&q, argv + 2, env) == 0 && fx_claim_sandbox(&q, env) == 0)
+		else if (strcmp(argv[1], "run") == 0 && fx_read_run(&q, argv + 2, env) == 0 && fx_claim_sandbox(&q, env) == 0) {
 			short_exec(&q, env);
+			if (fx_claim_sure() < 0)
+				fx_drop_claim();
+		}
 	}
 	fx_need_addresses();
 }

@@ -142,7 +142,7 @@ func stepName(step C.int) string {
 		C.FX_SESSION: "start a session", C.FX_TTY: "take the terminal", C.FX_EXECUTION: StepExecution, C.FX_TERMINAL: StepTerminal, C.FX_STDIO: "set up the standard streams",
 		C.FX_RLIMIT: StepRlimit, C.FX_PRIVILEGE: "drop all privileges",
 		C.FX_DIR: StepDir, C.FX_SECCOMP: StepFilter,
-		C.FX_SHOW: StepShow, C.FX_LOOK: StepShown,
+		C.FX_SHOW: StepShow, C.FX_LOOK: StepShown, C.FX_CLAIM: "hear from the pool",
 		C.FX_PUT: StepPut, C.FX_VIEW: "open the exec's view",
 		C.FX_EXECVE: StepExecve, C.FX_REAPER: "start the reaper",
 		C.FX_CGROUP: "enter the exec's control group", C.FX_AFFINITY: "restrict the program to its processors",

@@ -20,7 +20,7 @@ struct fx_rlimit {
 enum fx_step {
 	FX_OK, FX_SPAWN, FX_GROUPS, FX_JOIN, FX_BECOME, FX_NAMESPACES, FX_MOUNT, FX_IDS, FX_USERNS, FX_MAP, FX_SESSION,
 	FX_TTY, FX_STDIO, FX_RLIMIT, FX_PRIVILEGE, FX_DIR, FX_SECCOMP, FX_EXECVE, FX_REAPER, FX_CGROUP, FX_AFFINITY, FX_TERMINAL,
-	FX_PUT, FX_VIEW, FX_EXECUTION, FX_SHOW, FX_LOOK,
+	FX_PUT, FX_VIEW, FX_EXECUTION, FX_SHOW, FX_LOOK, FX_CLAIM,
 };
 
 #define FX_CPUS 1024 // as many as a cpu_set_t has
@@ -355,6 +355,7 @@ struct fx_claim {           // a sandbox that a pool has given to this process, 
 	int fd;                 // the connection to the pool, whose end is the sandbox's; -1: there is none
 	char id[64];
 	const char *dir;        // that its program starts in; empty: the policy's
+	int sure;               // the pool has made sure that the policy means the same as when it made the sandbox
 };
 
 extern struct fx_claim fx_claim;

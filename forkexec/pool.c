@@ -12,6 +12,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 #include "short.h"
+#include "steps.h"
 
 #define PATIENCE 10 // seconds, for the pool
 #define MESSAGE 16384
@@ -62,7 +63,7 @@ int fx_claim_sandbox(struct fx_request *q, char *const *env)
 	struct fx_claim *c = &fx_claim;
 	if (new_id(c->id, sizeof c->id) < 0)
 		return -1;
-	int n = snprintf(message, sizeof message, "run%c%s%c%s%c%c%c%cquiet%s%c", 0, c->id, 0, q->policy ? q->policy : "", 0, 0, 0, 0, q->n_env ? ",env" : "", 0);
+	int n = snprintf(message, sizeof message, "run%c%s%c%s%c%c%c%cquiet,early%s%c", 0, c->id, 0, q->policy ? q->policy : "", 0, 0, 0, 0, q->n_env ? ",env" : "", 0);
 	int fd = n < 0 || n >= MESSAGE ? -1 : reach(env);
 	if (fd < 0)
 		return -1;
@@ -76,6 +77,27 @@ int fx_claim_sandbox(struct fx_request *q, char *const *env)
 	q->id = c->id;
 	q->cwd = *c->dir ? c->dir : NULL;
 	return 0;
+}
+
+// The program is not started before: what its policy depends on is compared while it is prepared.
+int fx_claim_sure(void)
+{
+	struct fx_claim *c = &fx_claim;
+	char answer[sizeof "sure"];
+	ssize_t n = -1;
+	if (c->fd < 0 || c->sure)
+		return 0;
+	while ((n = recv(c->fd, answer, sizeof answer, 0)) < 0 && errno == EINTR)
+		;
+	c->sure = n == sizeof answer && memcmp(answer, "sure", sizeof answer) == 0;
+	errno = ECANCELED;
+	return c->sure ? 0 : -1;
+}
+
+void fx_drop_claim(void)
+{
+	close(fx_claim.fd);
+	fx_claim.fd = -1;
 }
 
 int fx_claim_lost(void)

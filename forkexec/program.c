@@ -186,6 +186,7 @@ int fx_program(void *arg)
 	if (has_other_ids(x))
 		TRY(FX_IDS, 0, drop_saved_ids());
 	TRY(FX_SESSION, 0, setsid());
+	TRY(FX_CLAIM, 0, fx_claim_sure());
 	TRY(FX_STDIO, 0, set_stdio(x));
 	if (x->tty)
 		TRY(FX_TTY, 0, ioctl(0, TIOCSCTTY, 0));

@@ -26,6 +26,9 @@ int fx_read_run(struct fx_request *q, char **args, char *const *env);
 // this process has ended.
 int fx_claim_sandbox(struct fx_request *q, char *const *env);
 
+// fx_drop_claim gives up a sandbox that the pool is not sure of.
+void fx_drop_claim(void);
+
 // fx_claim_lost reports whether that pool has ended, so that nobody will.
 int fx_claim_lost(void);
 

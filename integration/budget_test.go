@@ -56,10 +56,10 @@ func TestBudget(t *testing.T) {
 			processes, calls [2]int
 			again            int
 		}{
-			{[]string{"run", "--policy", b.policy(object{"version": 1, "extends": "default", "files": base}), "--", "/bin/true"}, [2]int{20, 23}, [2]int{2_100, 2_000}, 2},
+			{[]string{"run", "--policy", b.policy(object{"version": 1, "extends": "default", "files": base}), "--", "/bin/true"}, [2]int{20, 23}, [2]int{2_150, 2_050}, 2},
 			{[]string{"exec", "box", "--", "/bin/true"}, [2]int{5, 5}, [2]int{240, 240}, 2},
 			{[]string{"exec", "--json", "box", "--", "/bin/true"}, [2]int{5, 5}, [2]int{260, 260}, 2},
-			{[]string{"run", "--policy", pooled, "--", "/bin/true"}, [2]int{5, 5}, [2]int{280, 280}, 2},
+			{[]string{"run", "--policy", pooled, "--", "/bin/true"}, [2]int{5, 5}, [2]int{300, 300}, 2},
 			{[]string{"create", "--policy", pooled, owner, "from-pool"}, [2]int{1, 1}, [2]int{160, 160}, 0},
 			{[]string{"delete", "box"}, [2]int{1, 1}, [2]int{160, 160}, 0},
 		} {

@@ -3,6 +3,7 @@ package pool
 import (
 	"errors"
 	"net"
+	"slices"
 	"sync"
 	"time"
 
@@ -169,9 +170,16 @@ func (p *Pool) Ready() int {
 	return len(p.ready)
 }
 
-// take hands a sandbox over to who may have it: one that is as it would be if it were made now. What is not is removed. Whether it is takes about
-// as long as the handing over, so the one goes on beside the other; the sandbox is given when both are done.
-func (p *Pool) take(id string, o container.Options, fits func(*entry) error) (*container.Sandbox, *Decision, error) {
+// given is a sandbox that was handed over.
+type given struct {
+	*container.Sandbox
+	decided *Decision
+	settle  func() error // nil, or what has to give no error before it is used
+}
+
+// take hands a sandbox over to who may have it: one that is as it would be if it were made now. What is not is removed. Whether it is takes
+// longer than the handing over, so the one goes on beside the other. The sandbox is given when both are done, or early.
+func (p *Pool) take(id string, o container.Options, early bool, fits func(*entry) error) (*given, error) {
 	defer p.more()
 	o.Versions = p.config.Versions
 	why := errNone
@@ -183,7 +191,7 @@ func (p *Pool) take(id string, o container.Options, fits func(*entry) error) (*c
 		if err := fits(e); err != nil {
 			if now, nerr := ownCircumstances(); nerr == nil && now == e.made {
 				p.putBack(e) // for others
-				return nil, nil, err
+				return nil, err
 			}
 			e.Discard()
 			why = errChanged
@@ -191,17 +199,59 @@ func (p *Pool) take(id string, o container.Options, fits func(*entry) error) (*c
 		}
 		same := make(chan error, 1)
 		go func() { same <- e.decided.holds() }()
-		sb, err := e.HandOver(id, o, sync.OnceValue(func() error { return <-same }))
+		confirm := sync.OnceValue(func() error { return <-same })
+		g := &given{decided: e.decided}
+		var err error
+		if early {
+			g.Sandbox, g.settle, err = e.HandOverEarly(id, o, confirm)
+		} else {
+			g.Sandbox, err = e.HandOver(id, o, confirm)
+		}
 		if errors.Is(err, errChanged) {
 			why = err
 			continue
 		}
-		if err != nil && e.Kept() {
+		if err == nil {
+			return g, nil
+		}
+		if e.Kept() {
 			p.putBack(e)
 		}
-		return sb, e.decided, err
+		return nil, err
 	}
-	return nil, nil, why
+	return nil, why
+}
+
+// dropChanged removes the sandboxes that are not as they would be made now.
+func (p *Pool) dropChanged() {
+	for _, e := range p.all() {
+		if e.decided.holds() == nil {
+			continue
+		}
+		if p.withdraw(e) {
+			e.Discard()
+		}
+	}
+	p.more()
+}
+
+// all are those that are ready.
+func (p *Pool) all() []*entry {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.Clone(p.ready)
+}
+
+// withdraw takes one away, unless somebody else has.
+func (p *Pool) withdraw(e *entry) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	i := slices.Index(p.ready, e)
+	if i < 0 {
+		return false
+	}
+	p.ready = slices.Delete(p.ready, i, i+1)
+	return true
 }
 
 // Take is for this process itself: it hands over a sandbox that is as it would be if it were made now. The error says why there is none.
@@ -210,8 +260,11 @@ func (p *Pool) Take(id string, o container.Options) (*container.Sandbox, error) 
 	if err != nil {
 		return nil, err
 	}
-	sb, _, err := p.take(id, o, func(e *entry) error { return ours.other(&e.made) })
-	return sb, err
+	g, err := p.take(id, o, false, func(e *entry) error { return ours.other(&e.made) })
+	if err != nil {
+		return nil, err
+	}
+	return g.Sandbox, nil
 }
 
 // runs counts a sandbox that was given for a run, until the function that it returns is called.

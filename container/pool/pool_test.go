@@ -102,11 +102,11 @@ func TestTake(t *testing.T) {
 func TestRefusedIsKept(t *testing.T) {
 	p, _ := poolOf(t, t.TempDir())
 	refused := errors.New("another caller")
-	if _, _, err := p.take("one", mine(), func(*entry) error { return refused }); !errors.Is(err, refused) || p.Ready() != 1 {
+	if _, err := p.take("one", mine(), false, func(*entry) error { return refused }); !errors.Is(err, refused) || p.Ready() != 1 {
 		t.Errorf("%v, and %d are ready", err, p.Ready())
 	}
 	p.ready[0].made.files++ // it was built under another limit than the pool has now
-	if _, _, err := p.take("one", mine(), func(*entry) error { return refused }); !errors.Is(err, errChanged) {
+	if _, err := p.take("one", mine(), false, func(*entry) error { return refused }); !errors.Is(err, errChanged) {
 		t.Errorf("one that was built by another process: %v", err)
 	}
 }

@@ -13,6 +13,7 @@ import (
 //
 //	caller -> pool   kind, id, policy, owner's pid or empty, owner's start time, record directory, options
 //	pool -> caller   "ok", id, directory to start in or empty    | "no", why: the caller goes the ordinary way
+//	pool -> caller   "sure", where the caller has asked for it: before that no program may be started    | "no", why
 //	caller -> pool   "mine": from here on the sandbox is the caller's. Without this word the pool removes it again
 //	               or "once": it is, for as long as it keeps the connection; then the pool removes it
 const (
@@ -20,12 +21,15 @@ const (
 	kindCreate = "create"
 	wordOK     = "ok"
 	wordNo     = "no"
+	wordSure   = "sure"
 	wordMine   = "mine"
 	wordOnce   = "once"
 	// optionQuiet: the caller has no way to print warnings.
 	optionQuiet = "quiet"
 	// optionEnv: the program gets variables of its own, which the policy may depend on.
 	optionEnv = "env"
+	// optionEarly: the caller prepares the program while the pool still compares, and waits for "sure".
+	optionEarly = "early"
 
 	fields     = 7
 	maxMessage = 16 << 10 // bytes

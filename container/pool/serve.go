@@ -54,20 +54,24 @@ func (p *Pool) Serve() (*Listener, error) {
 		return nil, fmt.Errorf("listen for commands: %w", err)
 	}
 	l.at.SetUnlinkOnClose(false) // its name is that of a descriptor; the directory is swept
-	l.all.Go(func() {
-		for {
-			conn, err := l.at.AcceptUnix()
-			if errors.Is(err, net.ErrClosed) {
-				return
-			}
-			if err != nil {
-				time.Sleep(again) // there are too many open files
-				continue
-			}
-			go p.answer(conn)
-		}
-	})
+	l.all.Add(1)
+	go l.accept(p.answer)
 	return l, nil
+}
+
+// accept waits for a connection and serves it. Another waits for the next meanwhile: so whoever connects does not wait for a thread to be woken.
+func (l *Listener) accept(serve func(*net.UnixConn)) {
+	conn, err := l.at.AcceptUnix()
+	for err != nil {
+		if errors.Is(err, net.ErrClosed) {
+			l.all.Done()
+			return
+		}
+		time.Sleep(again) // there are too many open files
+		conn, err = l.at.AcceptUnix()
+	}
+	go l.accept(serve)
+	serve(conn)
 }
 
 // Close ends it. The directory goes with the next sweep.
@@ -94,10 +98,9 @@ func (p *Pool) answer(conn *net.UnixConn) {
 		_ = send(conn, wordNo, err.Error()) // it finds out by the end of the connection
 		return
 	}
-	id := sb.State().ID
-	var word string
-	if err = send(conn, wordOK, id, dir); err == nil {
-		word, err = taken(conn)
+	word, err := sb.give(conn, dir)
+	if errors.Is(err, errChanged) {
+		defer p.dropChanged()
 	}
 	if err != nil { // its claimer has not got it
 		_ = sb.Delete(nil) // else it ends with its owner, and the next sweep tries again
@@ -118,6 +121,23 @@ func (p *Pool) answer(conn *net.UnixConn) {
 	}
 }
 
+// give tells a claimer which sandbox it has, and waits for the claimer's word.
+func (g *given) give(conn net.Conn, dir string) (word string, err error) {
+	if err := send(conn, wordOK, g.State().ID, dir); err != nil {
+		return "", err
+	}
+	if g.settle != nil {
+		if err := g.settle(); err != nil {
+			_ = send(conn, wordNo, err.Error())
+			return "", err
+		}
+		if err := send(conn, wordSure); err != nil {
+			return "", err
+		}
+	}
+	return taken(conn)
+}
+
 // taken is the word by which a claimer takes a sandbox.
 func taken(conn net.Conn) (string, error) {
 	text, err := receive(conn)
@@ -128,7 +148,7 @@ func taken(conn net.Conn) (string, error) {
 }
 
 // claim finds out who asks, and hands a sandbox over.
-func (p *Pool) claim(conn *net.UnixConn, request []string) (*container.Sandbox, string, error) {
+func (p *Pool) claim(conn *net.UnixConn, request []string) (*given, string, error) {
 	if len(request) != fields {
 		return nil, "", errRequest
 	}
@@ -146,7 +166,7 @@ func (p *Pool) claim(conn *net.UnixConn, request []string) (*container.Sandbox, 
 	if o.Owner, err = ownerOf(kind, request[3], request[4], who.pid); err != nil {
 		return nil, "", err
 	}
-	sb, d, err := p.take(id, o, func(e *entry) error {
+	sb, err := p.take(id, o, slices.Contains(options, optionEarly), func(e *entry) error {
 		d := e.decided
 		if err := theirs.other(&e.made); err != nil {
 			return err
@@ -164,7 +184,7 @@ func (p *Pool) claim(conn *net.UnixConn, request []string) (*container.Sandbox, 
 		return nil, "", err
 	}
 	dir := ""
-	if kind == kindRun && d.Policy.StaysInPlace() && sb.ShowsDir(who.cwd) {
+	if kind == kindRun && sb.decided.Policy.StaysInPlace() && sb.ShowsDir(who.cwd) {
 		dir = who.cwd
 	}
 	return sb, dir, nil

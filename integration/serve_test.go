@@ -53,9 +53,9 @@ type note struct {
 }
 
 // stdio starts a server of the test's own.
-func (b *box) stdio() *serving {
+func (b *box) stdio(more ...string) *serving {
 	b.t.Helper()
-	cmd := b.command(call{}, "serve", "--stdio")
+	cmd := b.command(call{}, append([]string{"serve", "--stdio"}, more...)...)
 	in, err := cmd.StdinPipe()
 	if err != nil {
 		b.t.Fatal(err)

@@ -19,13 +19,16 @@ import (
 	"sync"
 	"time"
 
+	"github.com/sirupsen/logrus"
 	"github.com/urfave/cli/v2"
 	"golang.org/x/sys/unix"
 
 	"github.com/sandboxrun/sandboxrun/ceiling"
 	"github.com/sandboxrun/sandboxrun/cli/caller"
 	"github.com/sandboxrun/sandboxrun/cli/flags"
+	"github.com/sandboxrun/sandboxrun/cli/plan"
 	"github.com/sandboxrun/sandboxrun/container"
+	"github.com/sandboxrun/sandboxrun/container/pool"
 	"github.com/sandboxrun/sandboxrun/fault"
 	"github.com/sandboxrun/sandboxrun/rpc"
 	"github.com/sandboxrun/sandboxrun/units"
@@ -47,6 +50,7 @@ func Command(p *caller.Caller) *cli.Command {
 			&cli.StringFlag{Name: "socket", Usage: "serve any number of clients of yours at the new Unix socket `PATH`, until SIGTERM or SIGINT"},
 			&cli.StringFlag{Name: "ceiling", Usage: "refuse what a client asks for beyond the policy `POLICY`, a file or a preset, and every path of the host in a request"},
 			&cli.IntFlag{Name: "sandboxes", Value: maxSandboxes, Usage: "let the clients have at most `N` sandboxes at the same time"},
+			&cli.IntFlag{Name: "ready", Usage: fmt.Sprintf("keep `N` sandboxes ready of each of the last %d policies that were asked for again, at most %d", readyPolicies, largestReady)},
 		},
 		Action: func(c *cli.Context) error { return serve(p, c) },
 	}
@@ -59,6 +63,7 @@ type server struct {
 	state    string
 	ceiling  *ceiling.Ceiling // nil: clients may ask for what the server may
 	slots    chan struct{}    // one for each sandbox
+	ready    *ready           // nil: none is kept ready
 	creating sync.Mutex       // one sandbox after the other is made: that is mostly the kernel's time
 }
 
@@ -86,10 +91,24 @@ func serve(p *caller.Caller, c *cli.Context) error {
 			return err
 		}
 	}
+	switch n := c.Int("ready"); {
+	case n < 0 || n > largestReady:
+		return fault.Usage(fmt.Sprintf("--ready %d: not from 0 to %d", n, largestReady), "")
+	case n > 0:
+		s.ready = &ready{open: func(from plan.Source) (*pool.Pool, error) { return pool.New(s.stock(from, n)) }}
+		defer s.ready.close()
+	}
 	if c.Bool("stdio") {
 		return s.connection(ctx, p.In, p.Out)
 	}
 	return s.listen(ctx, c.String("socket"))
+}
+
+// stock is what a pool of a policy is made with.
+func (s *server) stock(from plan.Source, size int) pool.Config {
+	config := plan.Pool(s.Caller, s.store, from, size)
+	config.Trouble = func(err error) { logrus.Info("none is ready: ", err) } // who asks for the next one is told
+	return config
 }
 
 // connection serves one client and removes what it leaves.

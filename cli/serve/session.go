@@ -216,15 +216,11 @@ func (n *session) create(_ context.Context, r *rpc.Request) (any, error) {
 			return nil, err
 		}
 	}
-	n.making.Lock()
-	defer n.making.Unlock()
-	n.creating.Lock()
-	defer n.creating.Unlock()
 	from.Trust, from.Ceiling = trust.Known{State: n.state, Record: o.Record}, n.ceiling
 	if err := n.take(); err != nil {
 		return nil, err
 	}
-	sb, d, err := plan.NewSandbox(p, n.store, from, q.ID, o)
+	sb, planned, err := n.sandbox(p, q, from, o)
 	if err != nil {
 		n.drop()
 		return nil, err
@@ -234,9 +230,34 @@ func (n *session) create(_ context.Context, r *rpc.Request) (any, error) {
 	n.boxes[q.ID] = &served{sb: sb}
 	n.mu.Unlock()
 	return created{
-		ID: q.ID, Isolated: st.Isolated(), Weaker: st.Weaker, Checks: st.Checks, Limits: st.Limits, Paths: shownPaths(d.Plan.View),
+		ID: q.ID, Isolated: st.Isolated(), Weaker: st.Weaker, Checks: st.Checks, Limits: st.Limits, Paths: shownPaths(planned.View),
 		Workdir: st.Launch.Dir, Warnings: *warnings,
 	}, nil
+}
+
+// sandbox takes one that is ready, or makes it.
+func (n *session) sandbox(p *caller.Caller, q createParams, from plan.Source, o container.Options) (*container.Sandbox, *spec.Plan, error) {
+	if n.ready != nil && q.Record == "" {
+		key, err := q.key()
+		if err != nil {
+			return nil, nil, err
+		}
+		if sb, d := n.ready.take(key, from, q.ID, o); sb != nil {
+			for _, w := range sb.State().Warnings {
+				p.Warn(w)
+			}
+			return sb, d.Plan, nil
+		}
+	}
+	n.making.Lock()
+	defer n.making.Unlock()
+	n.creating.Lock()
+	defer n.creating.Unlock()
+	sb, d, err := plan.NewSandbox(p, n.store, from, q.ID, o)
+	if err != nil {
+		return nil, nil, err
+	}
+	return sb, d.Plan, nil
 }
 
 func shownPaths(v *rootfs.View) []shownPath {

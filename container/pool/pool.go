@@ -197,16 +197,7 @@ func (p *Pool) take(id string, o container.Options, early bool, fits func(*entry
 			why = errChanged
 			continue
 		}
-		same := make(chan error, 1)
-		go func() { same <- e.decided.holds() }()
-		confirm := sync.OnceValue(func() error { return <-same })
-		g := &given{decided: e.decided}
-		var err error
-		if early {
-			g.Sandbox, g.settle, err = e.HandOverEarly(id, o, confirm)
-		} else {
-			g.Sandbox, err = e.HandOver(id, o, confirm)
-		}
+		g, err := e.give(id, o, early)
 		if errors.Is(err, errChanged) {
 			why = err
 			continue
@@ -220,6 +211,21 @@ func (p *Pool) take(id string, o container.Options, early bool, fits func(*entry
 		return nil, err
 	}
 	return nil, why
+}
+
+// give hands it over while it is compared with what would be made now.
+func (e *entry) give(id string, o container.Options, early bool) (*given, error) {
+	same := make(chan error, 1)
+	go func() { same <- e.decided.holds() }()
+	confirm := sync.OnceValue(func() error { return <-same })
+	g := &given{decided: e.decided}
+	var err error
+	if early {
+		g.Sandbox, g.settle, err = e.HandOverEarly(id, o, confirm)
+	} else {
+		g.Sandbox, err = e.HandOver(id, o, confirm)
+	}
+	return g, err
 }
 
 // dropChanged removes the sandboxes that are not as they would be made now.
@@ -255,16 +261,16 @@ func (p *Pool) withdraw(e *entry) bool {
 }
 
 // Take is for this process itself: it hands over a sandbox that is as it would be if it were made now. The error says why there is none.
-func (p *Pool) Take(id string, o container.Options) (*container.Sandbox, error) {
+func (p *Pool) Take(id string, o container.Options) (*container.Sandbox, *Decision, error) {
 	ours, err := ownCircumstances()
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	g, err := p.take(id, o, false, func(e *entry) error { return ours.other(&e.made) })
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	return g.Sandbox, nil
+	return g.Sandbox, g.decided, nil
 }
 
 // runs counts a sandbox that was given for a run, until the function that it returns is called.

@@ -60,7 +60,7 @@ func full(t *testing.T, p *Pool) {
 func TestTake(t *testing.T) {
 	shown := t.TempDir()
 	p, store := poolOf(t, shown)
-	sb, err := p.Take("one", mine())
+	sb, _, err := p.Take("one", mine())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -73,13 +73,13 @@ func TestTake(t *testing.T) {
 		other.Close()
 	}
 	full(t, p)
-	if _, err := p.Take("one", mine()); err == nil || p.Ready() != 1 {
+	if _, _, err := p.Take("one", mine()); err == nil || p.Ready() != 1 {
 		t.Errorf("an id in use: %v, and %d are ready", err, p.Ready())
 	}
 	if err := os.Chmod(shown, 0o711); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := p.Take("two", mine()); !errors.Is(err, errChanged) {
+	if _, _, err := p.Take("two", mine()); !errors.Is(err, errChanged) {
 		t.Errorf("a grant has changed: %v", err)
 	}
 	if _, err := store.Open("two"); err == nil {
@@ -89,7 +89,7 @@ func TestTake(t *testing.T) {
 	if err := sb.Delete(nil); err != nil {
 		t.Error(err)
 	}
-	two, err := p.Take("two", mine())
+	two, _, err := p.Take("two", mine())
 	if err != nil {
 		t.Fatal("the next one: ", err)
 	}

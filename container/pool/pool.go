@@ -188,6 +188,7 @@ func (p *Pool) take(id string, o container.Options, early bool, fits func(*entry
 			e.Discard()
 			continue
 		}
+		confirm := e.compare()
 		if err := fits(e); err != nil {
 			if now, nerr := ownCircumstances(); nerr == nil && now == e.made {
 				p.putBack(e) // for others
@@ -197,7 +198,7 @@ func (p *Pool) take(id string, o container.Options, early bool, fits func(*entry
 			why = errChanged
 			continue
 		}
-		g, err := e.give(id, o, early)
+		g, err := e.give(id, o, early, confirm)
 		if errors.Is(err, errChanged) {
 			why = err
 			continue
@@ -213,11 +214,14 @@ func (p *Pool) take(id string, o container.Options, early bool, fits func(*entry
 	return nil, why
 }
 
-// give hands it over while it is compared with what would be made now.
-func (e *entry) give(id string, o container.Options, early bool) (*given, error) {
+// compare begins to compare it with what would be made now, and gives what waits for the answer.
+func (e *entry) compare() func() error {
 	same := make(chan error, 1)
 	go func() { same <- e.decided.holds() }()
-	confirm := sync.OnceValue(func() error { return <-same })
+	return sync.OnceValue(func() error { return <-same })
+}
+
+func (e *entry) give(id string, o container.Options, early bool, confirm func() error) (*given, error) {
 	g := &given{decided: e.decided}
 	var err error
 	if early {
@@ -262,11 +266,13 @@ func (p *Pool) withdraw(e *entry) bool {
 
 // Take is for this process itself: it hands over a sandbox that is as it would be if it were made now. The error says why there is none.
 func (p *Pool) Take(id string, o container.Options) (*container.Sandbox, *Decision, error) {
-	ours, err := ownCircumstances()
-	if err != nil {
-		return nil, nil, err
-	}
-	g, err := p.take(id, o, false, func(e *entry) error { return ours.other(&e.made) })
+	g, err := p.take(id, o, false, func(e *entry) error {
+		ours, err := ownCircumstances()
+		if err != nil {
+			return err
+		}
+		return ours.other(&e.made)
+	})
 	if err != nil {
 		return nil, nil, err
 	}

@@ -14,8 +14,8 @@ import (
 	"github.com/sandboxrun/sandboxrun/spec/policy"
 )
 
-// poolOf makes a pool of one sandbox that shows a directory.
-func poolOf(t *testing.T, shown string) (*Pool, *container.Store) {
+// poolOf makes a pool of one sandbox of the files "system" that shows a directory.
+func poolOf(t testing.TB, shown string) (*Pool, *container.Store) {
 	t.Helper()
 	store, err := container.OpenStore(filepath.Join(t.TempDir(), "state"))
 	if err != nil {
@@ -46,7 +46,7 @@ func poolOf(t *testing.T, shown string) (*Pool, *container.Store) {
 
 func mine() container.Options { return container.Options{Owner: &owner.Owner{PID: os.Getpid()}} }
 
-func full(t *testing.T, p *Pool) {
+func full(t testing.TB, p *Pool) {
 	t.Helper()
 	for end := time.Now().Add(10 * time.Second); p.Ready() == 0; time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {

@@ -1,4 +1,4 @@
-// `sandboxrun exec`, the command that is run most, and `sandboxrun run` in a pool, before the Go runtime starts: that start, with all that libcontainer brings, takes
+// `sandboxrun exec`, the command that is run most, and `run`, `create` and `delete` in a pool, before the Go runtime starts: that start, with all that libcontainer brings, takes
 // longer than the whole exec.
 //
 //	command line -- request.c --> what it asks for            | anything that is not quite plain:
@@ -404,7 +404,10 @@ __attribute__((constructor)) static void client(void)
 			short_exec(&q, env);
 			if (fx_claim_sure() < 0)
 				fx_drop_claim();
-		}
+		} else if (strcmp(argv[1], "create") == 0 && fx_read_create(&q, argv + 2) == 0 && fx_claim_created(&q, env) == 0)
+			_exit(0);
+		else if (strcmp(argv[1], "delete") == 0 && fx_read_delete(&q, argv + 2) == 0 && fx_delete_by_pool(&q, env) == 0)
+			_exit(0);
 	}
 	fx_need_addresses();
 }

@@ -1,5 +1,5 @@
-// A sandbox of the pool that the command runs in, for `sandboxrun run`: container/pool/protocol.go has the protocol. The pool decides
-// whether it may be given; whatever it does not answer with a sandbox is for Go.
+// What the pool that the command runs in does for `sandboxrun run`, `create` and `delete`: container/pool/protocol.go has the protocol. The pool
+// decides whether a sandbox may be given; whatever it does not answer as was asked is for Go.
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -57,26 +57,71 @@ static size_t hear(int fd, char *answer)
 
 static int say(int fd, const char *message, size_t n) { return send(fd, message, n, MSG_NOSIGNAL) == (ssize_t)n ? 0 : -1; }
 
-int fx_claim_sandbox(struct fx_request *q, char *const *env)
+// ask sends the pool what is in message, and hears its answer. It gives the connection, or -1 where that does not begin with "ok".
+static int ask(char *const *env, const char *message, int n, char *answer, size_t *got)
 {
-	static char message[MESSAGE], answer[MESSAGE];
-	struct fx_claim *c = &fx_claim;
-	if (new_id(c->id, sizeof c->id) < 0)
-		return -1;
-	int n = snprintf(message, sizeof message, "run%c%s%c%s%c%c%c%cquiet,early%s%c", 0, c->id, 0, q->policy ? q->policy : "", 0, 0, 0, 0, q->n_env ? ",env" : "", 0);
 	int fd = n < 0 || n >= MESSAGE ? -1 : reach(env);
 	if (fd < 0)
 		return -1;
-	size_t got = say(fd, message, (size_t)n) == 0 ? hear(fd, answer) : 0, ok = sizeof "ok", id = strlen(c->id) + 1;
-	if (got <= ok + id || memcmp(answer, "ok", ok) != 0 || memcmp(answer + ok, c->id, id) != 0 || say(fd, "once", sizeof "once") < 0) {
+	*got = say(fd, message, (size_t)n) == 0 ? hear(fd, answer) : 0;
+	if (*got >= sizeof "ok" && memcmp(answer, "ok", sizeof "ok") == 0)
+		return fd;
+	close(fd);
+	return -1;
+}
+
+// claim asks for a sandbox and takes it with a word. It gives the connection, and how long the answer is up to the directory to start in.
+static int claim(char *const *env, const char *message, int n, char *answer, const char *id, const char *word, size_t *dir)
+{
+	size_t got, ok = sizeof "ok", size = strlen(id) + 1;
+	int fd = ask(env, message, n, answer, &got);
+	if (fd < 0)
+		return -1;
+	if (got <= ok + size || memcmp(answer + ok, id, size) != 0 || say(fd, word, strlen(word) + 1) < 0) {
 		close(fd); // if there is one the pool takes it back
 		return -1;
 	}
-	c->fd = fd;
-	c->dir = answer + ok + id;
+	*dir = ok + size;
+	return fd;
+}
+
+static char message[MESSAGE], answer[MESSAGE];
+
+int fx_claim_sandbox(struct fx_request *q, char *const *env)
+{
+	struct fx_claim *c = &fx_claim;
+	size_t dir;
+	if (new_id(c->id, sizeof c->id) < 0)
+		return -1;
+	int n = snprintf(message, sizeof message, "run%c%s%c%s%c%c%c%cquiet,early%s%c", 0, c->id, 0, q->policy ? q->policy : "", 0, 0, 0, 0, q->n_env ? ",env" : "", 0);
+	if ((c->fd = claim(env, message, n, answer, c->id, "once", &dir)) < 0)
+		return -1;
+	c->dir = answer + dir;
 	q->id = c->id;
 	q->cwd = *c->dir ? c->dir : NULL;
 	return 0;
+}
+
+int fx_claim_created(const struct fx_request *q, char *const *env)
+{
+	size_t dir;
+	int n, fd;
+	if (q->owner)
+		n = snprintf(message, sizeof message, "create%c%s%c%s%c%s%c0%c%cquiet%c", 0, q->id, 0, q->policy ? q->policy : "", 0, q->owner, 0, 0, 0, 0);
+	else
+		n = snprintf(message, sizeof message, "create%c%s%c%s%ccaller%c%d%c%cquiet%c", 0, q->id, 0, q->policy ? q->policy : "", 0, 0, fx_first_parent, 0, 0, 0);
+	fd = claim(env, message, n, answer, q->id, "mine", &dir);
+	close(fd);
+	return fd < 0 ? -1 : 0;
+}
+
+int fx_delete_by_pool(const struct fx_request *q, char *const *env)
+{
+	size_t got;
+	int n = snprintf(message, sizeof message, "delete%c%s%c", 0, q->id, 0);
+	int fd = ask(env, message, n, answer, &got);
+	close(fd);
+	return fd < 0 ? -1 : 0;
 }
 
 // The program is not started before: what its policy depends on is compared while it is prepared.

@@ -6,13 +6,14 @@
 
 #define MAX_ENV 256
 
-enum option { JSON, STDIN, TIMEOUT, CWD, RESULT, ENV, E, POLICY };
+enum option { JSON, STDIN, TIMEOUT, CWD, RESULT, ENV, E, POLICY, OWNER };
 
-enum command { EXEC = 1, RUN = 2, BOTH = 3 };
+enum command { EXEC = 1, RUN = 2, BOTH = 3, CREATE = 4, DELETE = 8 };
 
 static const struct { const char *name; enum option is; int takes; enum command of; } options[] = {
 	{"json", JSON, 0, BOTH}, {"stdin", STDIN, 0, EXEC}, {"i", STDIN, 0, EXEC}, {"timeout", TIMEOUT, 1, BOTH}, {"cwd", CWD, 1, EXEC},
-	{"C", CWD, 1, EXEC}, {"result", RESULT, 1, BOTH}, {"env", ENV, 1, BOTH}, {"e", E, 1, BOTH}, {"policy", POLICY, 1, RUN}, {"p", POLICY, 1, RUN},
+	{"C", CWD, 1, EXEC}, {"result", RESULT, 1, BOTH}, {"env", ENV, 1, BOTH}, {"e", E, 1, BOTH}, {"policy", POLICY, 1, RUN | CREATE}, {"p", POLICY, 1, RUN | CREATE},
+	{"owner", OWNER, 1, CREATE},
 };
 
 static int digits(const char **p, int most, int64_t *n)
@@ -79,6 +80,9 @@ static int set(struct fx_request *q, unsigned *given, enum option is, const char
 	case POLICY:
 		q->policy = value;
 		return *value ? 0 : -1;
+	case OWNER:
+		q->owner = strcmp(value, "none") == 0 ? "" : value;
+		return *value && strspn(q->owner, "0123456789") == strlen(q->owner) ? 0 : -1;
 	case ENV:
 	case E:
 		if (q->n_env == MAX_ENV || !(q->env[q->n_env] = variable(value, env)))
@@ -145,3 +149,20 @@ int fx_read_run(struct fx_request *q, char **args, char *const *env)
 	q->input = !q->json;
 	return q->env ? program(q, args) : -1;
 }
+
+// one_id reads options and the id behind them, with which the command line ends.
+static int one_id(struct fx_request *q, enum command of, char **args)
+{
+	unsigned given = 0;
+	memset(q, 0, sizeof *q);
+	while (args && is_option(*args))
+		args = take(q, of, &given, args, NULL);
+	if (!args || !args[0] || args[1] || strcmp(args[0], "--") == 0)
+		return -1;
+	q->id = args[0];
+	return 0;
+}
+
+int fx_read_create(struct fx_request *q, char **args) { return one_id(q, CREATE, args); }
+
+int fx_read_delete(struct fx_request *q, char **args) { return one_id(q, DELETE, args); }

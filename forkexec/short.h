@@ -8,7 +8,8 @@
 // What the command line asks for.
 struct fx_request {
 	const char *id, *cwd, *result;  // NULL: not given
-	const char *policy;             // of a run
+	const char *policy;             // of a run and a create
+	const char *owner;              // of a create: a pid, or empty for none
 	char *const *argv;              // of the program
 	const char **env;               // NAME=VALUE
 	size_t n_env;
@@ -21,6 +22,15 @@ int fx_read_request(struct fx_request *q, char **args, char *const *env);
 
 // fx_read_run is the same for what follows `run`. It gives no id.
 int fx_read_run(struct fx_request *q, char **args, char *const *env);
+
+// fx_read_create and fx_read_delete are the same for what follows these.
+int fx_read_create(struct fx_request *q, char **args);
+int fx_read_delete(struct fx_request *q, char **args);
+
+// fx_claim_created has the pool that the environment names give a sandbox as `create` makes it, and fx_delete_by_pool has it delete one. They
+// fail where the command has to do it itself.
+int fx_claim_created(const struct fx_request *q, char *const *env);
+int fx_delete_by_pool(const struct fx_request *q, char *const *env);
 
 // fx_claim_sandbox claims a sandbox of the pool that the environment names, for one run. It fails where there is none. The pool removes it when
 // this process has ended.

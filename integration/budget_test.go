@@ -60,8 +60,8 @@ func TestBudget(t *testing.T) {
 			{[]string{"exec", "box", "--", "/bin/true"}, [2]int{5, 5}, [2]int{240, 240}, 2},
 			{[]string{"exec", "--json", "box", "--", "/bin/true"}, [2]int{5, 5}, [2]int{260, 260}, 2},
 			{[]string{"run", "--policy", pooled, "--", "/bin/true"}, [2]int{5, 5}, [2]int{300, 300}, 2},
-			{[]string{"create", "--policy", pooled, owner, "from-pool"}, [2]int{1, 1}, [2]int{160, 160}, 0},
-			{[]string{"delete", "box"}, [2]int{1, 1}, [2]int{160, 160}, 0},
+			{[]string{"create", "--policy", pooled, owner, "from-pool"}, [2]int{1, 1}, [2]int{40, 40}, 0},
+			{[]string{"delete", "box"}, [2]int{1, 1}, [2]int{40, 40}, 0},
 		} {
 			processes, calls := trace(c.args...)
 			for range c.again { // what comes on top is the machine's

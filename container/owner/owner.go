@@ -40,8 +40,16 @@ func FindOwner(args []string) (*Owner, error) {
 	if len(self) == 0 {
 		self = args
 	}
-	pid := os.Getppid()
-	if orphaned(pid) {
+	return findOwner(os.Getpid(), os.Getppid(), forkexec.FirstParent(), self)
+}
+
+// FindOwnerOf is the same for another process that is this command. first is who called it: by now that process may have ended.
+func FindOwnerOf(command, first int) (*Owner, error) {
+	return findOwner(command, parent(command), first, CommandLine(command))
+}
+
+func findOwner(command, pid, first int, self []string) (*Owner, error) {
+	if pid != first || orphaned(command, pid) {
 		return nil, fault.New(fault.OwnerGone, ownerHint, "find owner: the process that called this command has ended")
 	}
 	for pid > 1 {
@@ -60,18 +68,15 @@ func FindOwner(args []string) (*Owner, error) {
 
 const ownerHint = "name a process that lives as long as the sandbox should, or none: --owner none"
 
-// orphaned reports whether our parent is not the one that called us. It may have ended before we could look at all: then we
-// are still in its session, which is not process 1's.
-func orphaned(parent int) bool {
-	if first := forkexec.FirstParent(); first != parent {
-		return true
-	}
+// orphaned reports whether a command's parent is not the one that called it. That may have ended before the command could look at
+// all: then the command is still in its session, which is not process 1's.
+func orphaned(command, parent int) bool {
 	if parent != 1 {
 		return false
 	}
-	own, err := unix.Getsid(0)
+	own, err := unix.Getsid(command)
 	first, err1 := unix.Getsid(1)
-	return err == nil && err1 == nil && own != 0 && own != os.Getpid() && own != first
+	return err == nil && err1 == nil && own != 0 && own != command && own != first
 }
 
 // Comm is the short name of a process, empty where it has gone.

@@ -11,14 +11,20 @@ import (
 
 // A message is a list of texts, each with a zero byte at its end. forkexec/pool.c writes and reads the same.
 //
-//	caller -> pool   kind, id, policy, owner's pid or empty, owner's start time, record directory, options
+//	caller -> pool   kind, id, policy, owner's pid or empty, owner's start time, record directory, options. For the owner that create finds
+//	               by itself: "caller", the pid of who called it
 //	pool -> caller   "ok", id, directory to start in or empty    | "no", why: the caller goes the ordinary way
 //	pool -> caller   "sure", where the caller has asked for it: before that no program may be started    | "no", why
 //	caller -> pool   "mine": from here on the sandbox is the caller's. Without this word the pool removes it again
 //	               or "once": it is, for as long as it keeps the connection; then the pool removes it
+//
+//	caller -> pool   "delete", id
+//	pool -> caller   "ok"    | "no", why: the caller deletes it itself
 const (
 	kindRun    = "run"
 	kindCreate = "create"
+	kindDelete = "delete"
+	ownerFound = "caller"
 	wordOK     = "ok"
 	wordNo     = "no"
 	wordSure   = "sure"

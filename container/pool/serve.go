@@ -93,6 +93,10 @@ func (p *Pool) answer(conn *net.UnixConn) {
 	}
 	done := p.answering()
 	defer done()
+	if len(request) == 2 && request[0] == kindDelete {
+		_ = send(conn, p.remove(conn, request[1])...)
+		return
+	}
 	sb, dir, err := p.claim(conn, request)
 	if err != nil {
 		_ = send(conn, wordNo, err.Error()) // it finds out by the end of the connection
@@ -119,6 +123,36 @@ func (p *Pool) answer(conn *net.UnixConn) {
 	if err := sb.Delete(nil); err != nil {
 		p.config.Trouble(err)
 	}
+}
+
+// remove deletes a sandbox for the command delete, whose start takes longer. Where that fails the command does it, and reports why it fails.
+func (p *Pool) remove(conn *net.UnixConn, id string) []string {
+	err := p.isLikeUs(conn)
+	if err == nil {
+		err = p.config.Store.Delete(id, nil)
+	}
+	if err != nil {
+		return []string{wordNo, err.Error()}
+	}
+	return []string{wordOK}
+}
+
+// isLikeUs has an error where the caller could not do by itself what this process can.
+func (p *Pool) isLikeUs(conn *net.UnixConn) error {
+	who, err := meet(conn)
+	if err != nil {
+		return err
+	}
+	defer who.close()
+	theirs, err := who.circumstances()
+	if err != nil {
+		return err
+	}
+	ours, err := ownCircumstances()
+	if err != nil {
+		return err
+	}
+	return theirs.other(&ours)
 }
 
 // give tells a claimer which sandbox it has, and waits for the claimer's word.
@@ -198,9 +232,15 @@ func ownerOf(kind, pid, start string, caller int) (*owner.Owner, error) {
 	if pid == "" {
 		return nil, nil
 	}
-	n, err1 := strconv.Atoi(pid)
-	at, err2 := strconv.ParseUint(start, 10, 64)
-	if err1 != nil || err2 != nil {
+	at, err := strconv.ParseUint(start, 10, 64)
+	if err != nil {
+		return nil, errRequest
+	}
+	if pid == ownerFound {
+		return owner.FindOwnerOf(caller, int(at))
+	}
+	n, err := strconv.Atoi(pid)
+	if err != nil {
 		return nil, errRequest
 	}
 	return &owner.Owner{PID: n, StartTime: at}, nil

@@ -70,8 +70,14 @@ func TestPoolCreate(t *testing.T) {
 			}
 		}
 		for _, line := range [][]string{
-			{"delete", "box"}, {"delete", "../box"}, {"delete"}, {"delete", "--force", "box"}, {"delete", "box", "more"},
-			{"create", "--policy", policy, "../box"}, {"create", "--policy", policy}, {"create", "--policy", policy, ".ready-x"},
+			{"delete", "box"},
+			{"delete", "../box"},
+			{"delete"},
+			{"delete", "--force", "box"},
+			{"delete", "box", "more"},
+			{"create", "--policy", policy, "../box"},
+			{"create", "--policy", policy},
+			{"create", "--policy", policy, ".ready-x"},
 		} {
 			short, long := b.call(p.in(call{}), line...), b.call(p.in(call{env: []string{longWay}}), line...)
 			same(t, fmt.Sprint(line), fmt.Sprint(long.status, long.stdout, long.stderr), fmt.Sprint(short.status, short.stdout, short.stderr))

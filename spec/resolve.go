@@ -27,6 +27,9 @@ func Resolve(p *policy.Policy, h *Host) (*Plan, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := noProc(p, h); err != nil {
+		return nil, err
+	}
 	p, found, err := interpreters(p, h)
 	if err != nil {
 		return nil, err
@@ -153,7 +156,7 @@ func execOf(p *policy.Policy, h *Host, id identity, dir, home string) Exec {
 		Env: map[string]string{
 			"PATH": defaultEnv, "HOME": home, "USER": id.name, "LOGNAME": id.name, "LANG": "C.UTF-8",
 		},
-		EnvAllow: slices.Clone(p.Env.Allow), EnvDeny: slices.Clone(p.Env.Deny), EnvSet: maps.Clone(p.Env.Set), Redact: p.Env.Redact, NoSpawn: !p.Processes.Spawn, NoNative: !p.Processes.Native,
+		EnvAllow: slices.Clone(p.Env.Allow), EnvDeny: slices.Clone(p.Env.Deny), EnvSet: maps.Clone(p.Env.Set), Redact: p.Env.Redact, NoSpawn: !p.Processes.Spawn, NoNative: !p.Processes.Native, NoProc: !p.Processes.Proc,
 	}
 	for _, f := range h.ProcFiles {
 		switch {

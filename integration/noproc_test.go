@@ -4,6 +4,7 @@ import (
 	_ "embed"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -96,6 +97,30 @@ func noProcOutside(t *testing.T, name string) string {
 	return string(out)
 }
 
+// TestNoProcOfTheHost: a grant that shows a procfs which the host has mounted elsewhere is refused, for the policy and for one exec.
+func TestNoProcOfTheHost(t *testing.T) {
+	flavours(t, func(b *box) {
+		if w.uid != 0 {
+			b.t.Skip("a user mounts no procfs that others see")
+		}
+		if _, err := exec.LookPath("unshare"); err != nil {
+			need(b.t, "unshare", false)
+		}
+		chroot := b.mkdir("chroot")
+		b.mkdir("chroot", "proc")
+		mounted := call{wrap: []string{"unshare", "-m", "sh", "-c", `mount -t proc proc "$0/proc" && exec "$@"`, chroot}}
+		keys := object{"files": object{"read": []string{chroot}}}
+		look := []string{"--", "sh", "-c", "test -e " + chroot + "/proc/version && echo SHOWN; exit 0"}
+		b.call(mounted, append([]string{"run", "-p", b.files("", object{"read": []string{filepath.Join(chroot, "proc")}})}, look...)...).exits(0).prints("SHOWN")
+		keys["processes"] = object{"proc": false}
+		b.call(mounted, append([]string{"run", "-p", b.policy(keys)}, look...)...).exits(125).complains("policy_invalid", chroot+"/proc", "processes.proc = false")
+		b.call(mounted, append([]string{"run", "-p", b.policy(keys), "--deny", chroot + "/proc"}, look...)...).exits(0).hides("SHOWN")
+		b.create("on", b.policy(object{"processes": object{"proc": false}}))
+		b.call(mounted, append([]string{"exec", "--read", chroot, "on"}, look...)...).exits(125).complains("policy_invalid", "processes.proc = false")
+		b.call(mounted, append([]string{"exec", "--read", "/proc/cpuinfo", "on"}, look...)...).exits(125).complains("policy_invalid", "processes.proc = false")
+	})
+}
+
 // TestNoProcEscapes runs every attack in a sandbox without /proc. That each succeeds outside TestEscapes shows.
 func TestNoProcEscapes(t *testing.T) {
 	flavours(t, func(b *box) {
@@ -137,7 +162,16 @@ func TestNoProcWorks(t *testing.T) {
 		if r.Usage.MaxRSSBytes < 30<<20 {
 			t.Errorf("memory used: %d", r.Usage.MaxRSSBytes)
 		}
-		b.background("m", "sh", "-c", "echo runs; exec sleep 4789.82")
+		// The launcher answers chmod by a path that leads somewhere inside, and by no other.
+		b.exec("m", "--", "python3", "-c", `
+import os
+fd = os.open("f", os.O_CREAT | os.O_RDWR, 0o600)
+os.chmod("f", 0o4755)
+try: os.chmod("/proc/self/fd/%d" % fd, 0o4700)
+except FileNotFoundError: print("NOT FOUND")
+print(oct(os.fstat(fd).st_mode))
+os.unlink("f")`).exits(0).prints("NOT FOUND", "0o100755")
+		b.background("m", "sh", "-c", "echo runs; sleep 4789.82; true")
 		b.run("ps", "m").exits(0).prints("4789.82")
 		out := b.path("out")
 		b.run("exec", "--put", policy+":in", "--collect", "f:"+out, "m", "--", "sh", "-c", "test -s in && echo made >f").exits(0)

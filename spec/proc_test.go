@@ -6,7 +6,45 @@ import (
 	"testing"
 
 	"github.com/sandboxrun/sandboxrun/fault"
+	"github.com/sandboxrun/sandboxrun/rootfs"
+	"github.com/sandboxrun/sandboxrun/rootfs/hostfs"
 )
+
+// TestShowsProcfs: a view without /proc shows no procfs that the host has mounted elsewhere either.
+func TestShowsProcfs(t *testing.T) {
+	mounts := []hostfs.Mount{
+		{Target: "/", Kind: "ext4"},
+		{Target: "/proc", Kind: "proc"},
+		{Target: "/ch/proc", Kind: "proc"},
+		{Target: "/ch/old", Kind: "proc"},
+		{Target: "/ch/old", Kind: "tmpfs"},
+		{Target: "/ch/proc/in", Kind: "tmpfs"},
+	}
+	bind := func(source, target string) rootfs.Mount {
+		return rootfs.Mount{Kind: rootfs.MountBind, Source: source, Target: target, Dir: true, From: "here"}
+	}
+	mask := func(target string) rootfs.Mount { return rootfs.Mount{Kind: rootfs.MountMask, Target: target} }
+	for what, c := range map[string]struct {
+		mounts []rootfs.Mount
+		at     string
+	}{
+		"around it":               {[]rootfs.Mount{bind("/ch", "/w")}, "/ch/proc"},
+		"itself":                  {[]rootfs.Mount{bind("/ch/proc", "/w")}, "/ch/proc"},
+		"in it":                   {[]rootfs.Mount{bind("/ch/proc/self", "/w")}, "/ch/proc"},
+		"masked":                  {[]rootfs.Mount{bind("/ch", "/w"), mask("/w/proc"), mask("/w/old")}, ""},
+		"masked above":            {[]rootfs.Mount{bind("/ch", "/w/ch"), mask("/w/ch")}, ""},
+		"another mount":           {[]rootfs.Mount{bind("/ch/proc/in", "/w")}, ""},
+		"one on it":               {[]rootfs.Mount{bind("/ch/old", "/w")}, ""},
+		"something else":          {[]rootfs.Mount{bind("/home", "/w")}, ""},
+		"the sandbox's own /proc": {[]rootfs.Mount{bind("/", "/"), mask("/ch")}, ""},
+		"pinned":                  {[]rootfs.Mount{{Kind: rootfs.MountBind, Source: "/ch", Target: "/ch", Pin: true}}, ""},
+	} {
+		err := showsProcfs(&rootfs.View{Mounts: c.mounts}, mounts)
+		if (err == nil) != (c.at == "") || err != nil && !strings.Contains(err.Error(), `mounted at "`+c.at+`"`) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+}
 
 // TestNoProc: what excludes processes.proc = false. Both keys are named.
 func TestNoProc(t *testing.T) {

@@ -95,9 +95,14 @@ func compileFiles(p *policy.Policy, h *Host, ids identity, plan *Plan) (home str
 			UID: ids.shownUID, GID: ids.shownGID, Name: ids.name, Group: ids.group, Home: home, Privileged: h.Root, Apart: ids.own,
 		},
 	}
-	plan.Kept = &Kept{req, connector(&p.Network, h.Self), p.Views, itemsOf(p, keyHideModules, p.Interpreters.HideModules)}
+	plan.Kept = &Kept{req, connector(&p.Network, h.Self), p.Views, itemsOf(p, keyHideModules, p.Interpreters.HideModules), !p.Processes.Proc}
 	if plan.View, err = compileGone(&plan.Kept.Request, plan.Kept.Connector, h); err != nil {
 		return "", err
+	}
+	if plan.Kept.NoProc {
+		if err := showsProcfs(plan.View, h.Tree.Mounts()); err != nil {
+			return "", err
+		}
 	}
 	if _, err := plan.View.Lookup(h.Tree, home); err != nil {
 		home = "/tmp" // a grant takes the place of the home directory and does not have it

@@ -197,7 +197,7 @@ func processKeys() []key[Policy] {
 			"as weaker: docs/security.md. Not with spawn = false, native = false, execute, guard or user = \"root\".",
 			func(p *Policy) *bool { return &p.Processes.Userns }).byDefault("false"),
 		flagKey("proc", "Whether the program has a /proc, which shows the processes of its own exec and what the kernel says of the machine. false: /proc is an empty directory that nothing "+
-			"can be made in. Then some programs fail, or do something else: docs/security.md. Not with userns = true, nor with a grant below /proc.",
+			"can be made in. Then some programs fail, or do something else: docs/security.md. Not with userns = true, nor with a grant that shows a procfs.",
 			func(p *Policy) *bool { return &p.Processes.Proc }).byDefault("true"),
 		grantsKey("execute", "The only files that the program may execute, by their paths inside; if empty, every file. The interpreters that these files "+
 			"name after #! and their ELF loaders are allowed too. The program must not be able to change any of these files. What it can write is mounted noexec, "+

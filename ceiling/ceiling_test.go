@@ -194,6 +194,7 @@ var beyond = map[string]struct{ ceiling, below, above string }{
 	"limits.output":     {"[limits]\noutput = 10", "", "[limits]\noutput = 11"},
 	"processes.spawn":   {"[processes]\nspawn = false", "", "[processes]\nspawn = true"},
 	"processes.native":  {"[processes]\nnative = false", "", "[processes]\nnative = true"},
+	"processes.proc":    {"[processes]\nproc = false", "", "[processes]\nproc = true"},
 	"processes.userns":  {"", "[processes]\nuserns = false", "[processes]\nuserns = true"},
 	"processes.execute": {"[processes]\nexecute = ['/usr/bin/true']", "", "[processes]\nexecute = ['/usr/bin/sh']"},
 }

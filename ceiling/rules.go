@@ -93,6 +93,7 @@ func rules() map[string]rule { //nolint:funlen // a table
 
 		"processes.spawn":   by(spawn),
 		"processes.native":  by(native),
+		"processes.proc":    by(proc),
 		"processes.userns":  by(userns),
 		"processes.execute": by(execute),
 		"processes.guard":   by(guard),
@@ -354,6 +355,15 @@ func native(n *narrowing, key string) {
 			n.refuse(key, true, "")
 		}
 		n.asked.Processes.Native = false
+	}
+}
+
+func proc(n *narrowing, key string) {
+	if n.asked.Processes.Proc && !n.policy.Processes.Proc {
+		if n.asked.Sets(key) {
+			n.refuse(key, true, "")
+		}
+		n.asked.Processes.Proc = false
 	}
 }
 

@@ -38,22 +38,24 @@ func TestChecksAtStart(t *testing.T) {
 		}
 	}
 	at := func(name string) string { return quote(filepath.Join(dir, name)) }
-	sb := sandboxOf(t, "files.read = ["+at("in")+"]\nfiles.write = ["+at("out")+", "+at("in/table")+"]\nfiles.deny = ["+at("in/answers")+"]\n"+
-		"files.secrets = ["+at("secret")+"]\nfiles.hide_modules = [\"hidden\"]\nlimits.nofile = 50")
-	for name, got := range outcomes(sb.state.Checks) {
-		want := hooks.Held
-		if name == "forwarded_ports_open" {
-			want = hooks.NotTested
+	for more, untested := range map[string][]string{"": {"forwarded_ports_open", "proc_absent"}, "\nprocesses.proc = false": {"forwarded_ports_open"}} {
+		sb := sandboxOf(t, "files.read = ["+at("in")+"]\nfiles.write = ["+at("out")+", "+at("in/table")+"]\nfiles.deny = ["+at("in/answers")+"]\n"+
+			"files.secrets = ["+at("secret")+"]\nfiles.hide_modules = [\"hidden\"]\nlimits.nofile = 50"+more)
+		for name, got := range outcomes(sb.state.Checks) {
+			want := hooks.Held
+			if slices.Contains(untested, name) {
+				want = hooks.NotTested
+			}
+			if got != want {
+				t.Errorf("%q: %s: %s", more, name, got)
+			}
 		}
-		if got != want {
-			t.Errorf("%s: %s", name, got)
+		if len(sb.state.Checks) != len(hooks.Checks()) {
+			t.Errorf("%d of %d checks", len(sb.state.Checks), len(hooks.Checks()))
 		}
-	}
-	if len(sb.state.Checks) != len(hooks.Checks()) {
-		t.Errorf("%d of %d checks", len(sb.state.Checks), len(hooks.Checks()))
 	}
 
-	sb = sandboxOf(t, "network.mode = \"host\"\nfiles.deny = ["+at("nothing")+"]\nfiles.read = ["+quote(dir)+"]\nfiles.secrets = [\"/no/such\"]")
+	sb := sandboxOf(t, "network.mode = \"host\"\nfiles.deny = ["+at("nothing")+"]\nfiles.read = ["+quote(dir)+"]\nfiles.secrets = [\"/no/such\"]")
 	got := outcomes(sb.state.Checks)
 	for _, name := range []string{
 		"net_tcp_outside_blocked", "net_udp_outside_blocked", "net_abstract_outside_blocked", "secret_absent", "deny_unreadable",

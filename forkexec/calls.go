@@ -39,6 +39,13 @@ type textAt struct{ call, arg, offset int }
 // Result is an argument that stands for what an earlier call has returned. Only the first argument can be one.
 type Result int
 
+// Proc is an argument that stands for the exec's procfs where a cover keeps the program from it (Cover), and CheckProc its descriptor
+// from Unfiltered on. Only the first argument can be it.
+const (
+	Proc      Result = C.FX_FROM_PROC
+	CheckProc        = C.FX_PROC
+)
+
 // Add adds a call and returns its index. Arguments are numbers (int, uintptr), strings, and pointers to memory that the
 // kernel reads or writes: a []byte that is not empty, or an unsafe.Pointer to Go memory.
 func (c *Calls) Add(stage Stage, number uintptr, args ...any) int {

@@ -41,9 +41,9 @@ static inline long become(int uid, int gid)
 	return r < 0 ? r : syscall(SYS_setresuid, uid, uid, uid);
 }
 
-static inline int write_file(const char *path, const char *text)
+static inline int write_file_in(int dir, const char *path, const char *text)
 {
-	int fd = open(path, O_WRONLY | O_CLOEXEC);
+	int fd = openat(dir, path, O_WRONLY | O_CLOEXEC);
 	if (fd < 0)
 		return -1;
 	size_t n = strlen(text);
@@ -53,6 +53,8 @@ static inline int write_file(const char *path, const char *text)
 	errno = w < 0 ? saved : EIO;
 	return w == (ssize_t)n ? 0 : -1;
 }
+
+static inline int write_file(const char *path, const char *text) { return write_file_in(AT_FDCWD, path, text); }
 
 // map_root makes the caller root of the user namespace that it has just been put in.
 static inline int map_root(int uid, int gid)

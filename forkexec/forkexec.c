@@ -69,14 +69,15 @@ static int drop_most(const struct fx_exec *x)
 	return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
 }
 
-// init becomes the reaper: descriptor 0 is whose end ends it, 1 where it reports. Only fails.
+// init becomes the reaper: descriptor 0 is whose end ends it, 1 where it reports, 2 the exec's procfs. Only fails.
 static int become_reaper(struct fx_exec *x)
 {
 	TRY(FX_REAPER, 0, unshare(CLONE_FILES)); // from here on our descriptors are our own
 	int stub = fcntl(x->stub, F_DUPFD_CLOEXEC, 3);
 	int status = fcntl(x->status, F_DUPFD_CLOEXEC, 3);
+	int proc = fcntl(x->proc, F_DUPFD_CLOEXEC, 3);
 	int waiter = x->waiter < 0 ? -1 : fcntl(x->waiter, F_DUPFD_CLOEXEC, 3);
-	if (stub < 0 || status < 0 || (waiter < 0 && x->waiter >= 0))
+	if (stub < 0 || status < 0 || proc < 0 || (waiter < 0 && x->waiter >= 0))
 		return fail(x, FX_REAPER, 0);
 	TRY(FX_REAPER, 0, syscall(SYS_close_range, 3, ~0u, CLOSE_RANGE_CLOEXEC));
 	if (waiter >= 0)
@@ -84,6 +85,7 @@ static int become_reaper(struct fx_exec *x)
 	else
 		close(0);
 	TRY(FX_REAPER, 0, dup2(status, 1));
+	TRY(FX_REAPER, 0, dup2(proc, 2));
 	char *argv[] = {"sandboxrun", "reaper", NULL};
 	char *envp[] = {NULL};
 	syscall(SYS_execveat, stub, "", argv, envp, AT_EMPTY_PATH);
@@ -217,21 +219,6 @@ static int take_ids_back(void)
 	return become(0, 0) < 0 ? -1 : prctl(PR_SET_DUMPABLE, 1, 0, 0, 0);
 }
 
-// open_proc opens the exec's /proc for the launcher, and where no process may be missed without the program's covers: dear, since
-// to release such a clone the kernel waits for all processors.
-static int open_proc(struct fx_limits *l)
-{
-	if (!fx_limits_all(l))
-		return l->proc = open("/proc", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	int bare = (int)syscall(SYS_open_tree, AT_FDCWD, "/proc", FX_OPEN_TREE_CLONE | O_CLOEXEC);
-	if (bare < 0)
-		return -1;
-	l->proc = openat(bare, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	int saved = errno;
-	close(bare);
-	return errno = saved, l->proc;
-}
-
 // open_terminal makes the program's terminal in the devpts that has just been mounted. The file table is the launcher's
 // too. No path is used for the inner end, and the program's user owns it.
 static int open_terminal(struct fx_exec *x)
@@ -251,24 +238,6 @@ static int open_terminal(struct fx_exec *x)
 	return ok ? 0 : -1;
 }
 
-// open_for_looking opens what shows all that this exec has: its processes, what it has by IPC, and the sockets of its network
-// namespace, unless that is the host's.
-static int open_for_looking(struct fx_exec *x)
-{
-	struct fx_limits *l = x->limits;
-	if (open_proc(l) < 0 || !(l->watched & FX_MEMORY))
-		return l->proc;
-	static const char *const lists[] = {"/proc/sysvipc/shm", "/proc/sysvipc/msg", "/proc/sysvipc/sem"};
-	for (int i = 0; i < 3; i++) {
-		l->ipc[i] = open(lists[i], O_RDONLY | O_CLOEXEC);
-		if (l->ipc[i] < 0 && errno != ENOENT) // a kernel without these
-			return -1;
-	}
-	if (x->namespaces & CLONE_NEWNET)
-		l->sockets = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_SOCK_DIAG);
-	return x->namespaces & CLONE_NEWNET ? l->sockets : 0;
-}
-
 static int init(void *arg)
 {
 	struct fx_exec *x = arg;
@@ -278,6 +247,8 @@ static int init(void *arg)
 	TRY(FX_SHOW, at, fx_show_view(x, 0, x->n_view_first, &at));
 	for (size_t i = 0; i < x->n_mounts; i++) {
 		const struct fx_mount *m = &x->mounts[i];
+		if (m->flags & FX_COVER)
+			continue;
 		TRY(FX_MOUNT, i, m->flags & FX_FRESH ? fx_mount_fresh(m) : mount(m->source, m->target, m->fstype, m->flags, m->data));
 		if (x->keep_view && x->view[1] < 0 && m->fstype && strcmp(m->fstype, "proc") == 0)
 			TRY(FX_VIEW, 0, fx_keep_namespace(x));
@@ -289,7 +260,9 @@ static int init(void *arg)
 		TRY(FX_TERMINAL, 0, open_terminal(x));
 	const struct fx_limits *l = x->limits;
 	if (l && fx_limits_look(l)) // what is opened here is the launcher's too
-		TRY(FX_MOUNT, 0, open_for_looking(x));
+		TRY(FX_MOUNT, 0, fx_open_for_looking(x));
+	size_t cover = 0;
+	TRY(FX_MOUNT, cover, fx_hold_proc(x, &cover));
 	TRY(FX_RLIMIT, x->n_rlimits, share_limits(l));
 	if (has_other_ids(x))
 		TRY(FX_IDS, 0, lend_ids(x));
@@ -379,7 +352,7 @@ void fx_start(struct fx_exec *x)
 {
 	unsigned long before;
 	int dumpable = prctl(PR_GET_DUMPABLE, 0, 0, 0, 0), helper = -1;
-	x->reaper_pidfd = x->program_pidfd = x->master = x->slave = x->view[0] = x->view[1] = -1;
+	x->reaper_pidfd = x->program_pidfd = x->master = x->slave = x->proc = x->view[0] = x->view[1] = -1;
 	x->helpers[0] = x->helpers[1] = x->cancelled = 0;
 	if (fx_open_listener(x) < 0) {
 		fail(x, FX_SPAWN, 0);
@@ -401,6 +374,8 @@ void fx_start(struct fx_exec *x)
 		close(helper);
 	if (x->slave >= 0)
 		close(x->slave);
+	if (x->proc >= 0)
+		close(x->proc);
 	fx_take_listener(x);
 	if (x->cancelled || (x->limits && x->limits->why != FX_BY_ITSELF)) {
 		x->step = FX_OK; // whatever the helpers say of it

@@ -29,6 +29,10 @@ type Mount struct {
 	Flags                      uintptr
 }
 
+// Cover in the flags of a Mount, has it made over the program's /proc when all else is done that needs it: then the program sees no
+// procfs, and gets no descriptor of it either.
+const Cover uintptr = C.FX_COVER
+
 // Rlimit is one resource limit of the program.
 type Rlimit struct {
 	Resource int // unix.RLIMIT_*

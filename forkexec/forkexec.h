@@ -139,11 +139,14 @@ enum fx_stage {
 	FX_IN_PLACE,   // where the program would run
 };
 
+#define FX_FROM_PROC -2 // in place of a call: the exec's procfs, under its cover
+#define FX_PROC 6 // where that is in a check's process; a program does not get it
+
 // A system call that a check makes as the program would. calls.go fills these in.
 struct fx_call {
 	long number, arg[6];
 	int stage;
-	int from;               // the call whose result is the first argument, or -1
+	int from;               // the call whose result is the first argument, or FX_FROM_PROC, or -1
 	volatile long result;   // -1 where it failed, with err
 	volatile int err, done;
 };
@@ -208,6 +211,7 @@ struct fx_theirs {
 void fx_mount_theirs(struct fx_theirs *t);
 
 #define FX_FRESH (1ul << 40) // in the flags of a mount: fx_mount_fresh
+#define FX_COVER (1ul << 41) // in the flags of a mount: it covers the program's /proc, and is made when the launcher has opened what is under it
 
 struct fx_exec {
 	int target;             // pidfd of the sandbox's process 1
@@ -261,6 +265,7 @@ struct fx_exec {
 	volatile int reaper_pidfd, program_pidfd;
 	volatile int cancelled; // the signal that has ended the start, or 0
 	volatile int master, slave; // the terminal's ends; the outer one is the launcher's
+	volatile int proc;      // the exec's procfs, or -1
 	volatile int listener;  // of the filter, or -1
 	volatile int view[2];   // the root of the exec's view, and its mount namespace; or -1
 	volatile int helpers[2]; // pids of the two processes that led there, to be reaped by us
@@ -361,6 +366,7 @@ struct fx_claim {           // a sandbox that a pool has given to this process, 
 extern struct fx_claim fx_claim;
 
 extern int fx_closed_streams; // a bit for each of the descriptors 0 to 2 that was closed when this process began
+int fx_calls_need_proc(const struct fx_exec *x);
 void fx_call(const struct fx_exec *x, int stage);
 
 #define FX_SEALED_FD 6                // of process 1; see stub.c and sealed.go

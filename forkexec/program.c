@@ -73,10 +73,14 @@ __attribute__((constructor(102))) static void humble(void)
 // are moved away first.
 static int set_stdio(const struct fx_exec *x)
 {
-	const int want[6] = {x->stdio[0], x->stdio[1], x->stdio[2], x->asks ? x->ask[1] : -1, x->result > 0 ? x->result : -1, x->guard > 0 ? x->guard : -1};
-	int away[6];
-	for (int i = 0; i < 6; i++)
-		if (want[i] >= 0 && (away[i] = fcntl(want[i], F_DUPFD_CLOEXEC, FX_GUARD + 1)) < 0)
+	const int want[7] = {
+		x->stdio[0], x->stdio[1], x->stdio[2], x->asks ? x->ask[1] : -1, x->result > 0 ? x->result : -1, x->guard > 0 ? x->guard : -1,
+		fx_calls_need_proc(x) ? x->proc : -1,
+	};
+	static const int places[7] = {0, 1, 2, FX_LISTENER, HELD_RESULT, FX_GUARD, FX_PROC};
+	int away[7];
+	for (int i = 0; i < 7; i++)
+		if (want[i] >= 0 && (away[i] = fcntl(want[i], F_DUPFD_CLOEXEC, FX_PROC + 1)) < 0)
 			return -1;
 	for (int i = 0; i < 3; i++)
 		if (dup2(away[i], i) < 0)
@@ -85,8 +89,8 @@ static int set_stdio(const struct fx_exec *x)
 	if (!gap && dup3(away[3], FX_LISTENER, O_CLOEXEC) < 0)
 		return -1;
 	int from = gap ? 3 : FX_LISTENER + 1; // of what is closed
-	for (int i = 4; i < 6; i++) {
-		int to = i == 4 ? HELD_RESULT : FX_GUARD;
+	for (int i = 4; i < 7; i++) {
+		int to = places[i];
 		if (want[i] < 0)
 			continue;
 		if (from < to && LAYER("descriptors", syscall(SYS_close_range, from, to - 1, 0)) < 0)
@@ -161,12 +165,12 @@ static int drop_saved_ids(void)
 	return (int)syscall(SYS_setresuid, -1, -1, syscall(SYS_geteuid));
 }
 
-// write_own writes a file of this process in /proc. Our memory is the launcher's: where another of its threads changes ids for an
+// write_own writes a file of this process in the exec's procfs, which its own /proc may cover. Our memory is the launcher's: where another of its threads changes ids for an
 // exec of its own at that moment, the memory cannot be dumped, and the kernel gives these files to root.
-static int write_own(const char *path, const char *text)
+static int write_own(const struct fx_exec *x, const char *path, const char *text)
 {
 	for (int n = 0; n < 10000; n++) {
-		if (write_file(path, text) == 0)
+		if (write_file_in(x->proc, path, text) == 0)
 			return 0;
 		if (errno != EACCES || prctl(PR_SET_DUMPABLE, 1, 0, 0, 0) < 0)
 			return -1;
@@ -180,9 +184,9 @@ int fx_program(void *arg)
 	struct fx_exec *x = arg;
 	fx_call(x, FX_AT_ENTRY);
 	// setgroups must be off before an unprivileged process may map its gid, and so stays off for the program.
-	TRY(FX_MAP, 0, write_own("/proc/self/setgroups", "deny"));
-	TRY(FX_MAP, 0, write_own("/proc/self/uid_map", x->uid_map));
-	TRY(FX_MAP, 0, write_own("/proc/self/gid_map", x->gid_map));
+	TRY(FX_MAP, 0, write_own(x, "self/setgroups", "deny"));
+	TRY(FX_MAP, 0, write_own(x, "self/uid_map", x->uid_map));
+	TRY(FX_MAP, 0, write_own(x, "self/gid_map", x->gid_map));
 	if (has_other_ids(x))
 		TRY(FX_IDS, 0, drop_saved_ids());
 	TRY(FX_SESSION, 0, setsid());

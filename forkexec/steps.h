@@ -26,6 +26,8 @@ int fx_program(void *exec);
 int fx_open_listener(struct fx_exec *x);
 void fx_take_listener(struct fx_exec *x);
 int fx_restrict_execution(struct fx_exec *x);
+int fx_open_for_looking(struct fx_exec *x);
+int fx_hold_proc(struct fx_exec *x, size_t *i);
 
 // fx_claim_sure waits until the pool is sure of the sandbox that it has given to this process, if it has. It fails where the sandbox is not to
 // be used.

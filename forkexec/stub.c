@@ -14,7 +14,7 @@
 //      any other byte that it is kept ready for a later owner, end of file that the creator died first. When it is complete the
 //      socket is closed, by which the creator knows that this process no longer depends on it. The rest is closed.
 //   r  reaper: process 1 of an exec. Its first child is the program. fd 0, if open, is a pidfd of the process that waits for the
-//      result, fd 1 the pipe to which the result goes. Its end ends every process of the exec. SIGTERM makes it kill
+//      result, fd 1 the pipe to which the result goes, fd 2 the exec's procfs, which may be covered at /proc. Its end ends every process of the exec. SIGTERM makes it kill
 //      them all, and report what they have used.
 #include <signal.h>
 #include <sys/resource.h>
@@ -40,9 +40,9 @@ INLINE long micros(long sec, long usec) { return sec * 1000000 + usec; }
 // is the fifth field of /proc/loadavg. 0 if unknown.
 INLINE unsigned stub_tasks(void)
 {
-	volatile char path[] = {'/', 'p', 'r', 'o', 'c', '/', 'l', 'o', 'a', 'd', 'a', 'v', 'g', 0};
+	volatile char path[] = {'l', 'o', 'a', 'd', 'a', 'v', 'g', 0};
 	char text[128];
-	long fd = SYS(SYS_openat, -100, path, 02000000 /* O_CLOEXEC */, 0);
+	long fd = SYS(SYS_openat, 2, path, 02000000 /* O_CLOEXEC */, 0);
 	if (fd < 0)
 		return 0;
 	long n = SYS(SYS_read, fd, text, sizeof text, 0);
@@ -61,9 +61,9 @@ INLINE long stub_left(void)
 {
 	if (sys6(SYS_waitid, 0 /* P_ALL */, 0, 0, WNOHANG | WEXITED | WNOWAIT | 0x40000000 /* __WALL */, 0, 0) == -10 /* ECHILD */)
 		return 0;
-	volatile char path[] = {'/', 'p', 'r', 'o', 'c', 0};
+	volatile char path[] = {'.', 0};
 	char buf[4096] __attribute__((aligned(8)));
-	long fd = SYS(SYS_openat, -100, path, 02000000 | 0200000 /* O_CLOEXEC | O_DIRECTORY */, 0), n, left = -1;
+	long fd = SYS(SYS_openat, 2, path, 02000000 | 0200000 /* O_CLOEXEC | O_DIRECTORY */, 0), n, left = -1;
 	if (fd < 0)
 		return 0;
 	while ((n = SYS(SYS_getdents64, fd, buf, sizeof buf, 0)) > 0)
@@ -170,7 +170,7 @@ INLINE int stub_main(long *sp)
 		SYS(SYS_close, 5, 0, 0, 0);
 		SYS(SYS_close_range, 8, ~0u, 0, 0);
 	} else {
-		SYS(SYS_close_range, 2, ~0u, 0, 0);
+		SYS(SYS_close_range, 3, ~0u, 0, 0);
 		// Neither the caller's session, whose processor time (autogroup) and signals it would share, nor the program's.
 		// Only here, where the program runs already: a new session waits its turn on a busy machine.
 		SYS(SYS_setsid, 0, 0, 0, 0);

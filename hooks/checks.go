@@ -46,7 +46,7 @@ type Check struct {
 
 // Checks is the table of the checks at each start. They run where a program would run.
 func Checks() []Check {
-	return slices.Concat(networkChecks(), fileChecks(), idChecks(), processChecks())
+	return slices.Concat(networkChecks(), fileChecks(), procChecks(), idChecks(), processChecks())
 }
 
 func networkChecks() []Check {
@@ -104,12 +104,6 @@ func fileChecks() []Check {
 			Control: "the host's file exists", judge: judgeGone,
 		},
 		{
-			Name: "proc_hidden", Layer: "masks of /proc",
-			Claim:    "the files of /proc that describe the machine are masked",
-			Positive: "the rest of /proc exists", Negative: "each of them is an empty device or directory; with processes.userns it cannot be unmounted in a namespace of the program's own",
-			Control: "the host's /proc has these files", judge: judgeProc,
-		},
-		{
 			Name: "grants_readable", Layer: "mounts",
 			Claim:    "each grant is in the view, and is the host's own file or directory",
 			Positive: "its inode is the host's, and the program can read it if its mode allows that; its mount is noexec if the policy says so",
@@ -132,6 +126,23 @@ func fileChecks() []Check {
 			Claim:    "the program cannot change the mode, owner, times, attributes or names of files that no grant shows",
 			Positive: "the file exists", Negative: "chmod, chown, utimensat, setxattr, linkat, renameat2 and unlinkat fail, in forms that change nothing",
 			Control: "how many of these files belong to the launcher", judge: judgeForeign,
+		},
+	}
+}
+
+func procChecks() []Check {
+	return []Check{
+		{
+			Name: "proc_hidden", Layer: "masks of /proc",
+			Claim:    "the files of /proc that describe the machine are masked",
+			Positive: "the rest of /proc exists", Negative: "each of them is an empty device or directory, or does not exist with processes.proc = false; with processes.userns it cannot be unmounted in a namespace of the program's own",
+			Control: "the host's /proc has these files", judge: judgeProc,
+		},
+		{
+			Name: "proc_absent", Layer: "cover of /proc",
+			Claim:    "with processes.proc = false the program sees no /proc",
+			Positive: "the exec has a procfs: a descriptor from before the cover lists its processes", Negative: "/proc is an empty directory on a read-only mount that is no procfs; lstat of /proc/self fails with ENOENT, making a directory there with EROFS",
+			Control: "the host's /proc is a procfs", judge: judgeNoProc,
 		},
 	}
 }
@@ -182,7 +193,7 @@ func processChecks() []Check {
 		{
 			Name: "host_processes_hidden", Layer: "PID namespace and /proc",
 			Claim:    "the program sees only the processes of its exec",
-			Positive: "/proc lists the processes of the exec", Negative: "/proc lists no other process; a signal to the launcher's pid finds no process",
+			Positive: "its /proc, which processes.proc = false only covers, lists the processes of the exec", Negative: "it lists no other process; a signal to the launcher's pid finds no process",
 			Control: "the launcher and process 1 exist on the host", judge: judgeProcesses,
 		},
 		{

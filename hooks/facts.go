@@ -56,6 +56,7 @@ type Subject struct {
 	Unlisted string   // a file of the view that no program may execute because of processes.execute; empty: there is none
 	Userns   bool     // programs may make user namespaces
 	NoSpawn  bool     // programs start no process and execute no other program
+	NoProc   bool     // programs see no /proc
 
 	ID    [2]uint32 // uid and gid of the program to the host
 	Owner [2]uint32 // uid and gid, on disk, of the files that belong to the program in grants
@@ -153,12 +154,24 @@ type GroupRead struct {
 	Counted     bool // the cgroup has counted processor time
 }
 
+// ProcSeen is what the program sees at /proc.
+type ProcSeen struct {
+	Err      error // of opening or listing it
+	Entries  int
+	Type     int64 // of its file system: unix.PROC_SUPER_MAGIC
+	ReadOnly bool
+	Self     error // of lstat of /proc/self
+	Make     error // of making a directory in it
+	HostType int64 // of the host's /proc
+}
+
 // Facts are the observations from where a program would run, from the same process before, and from outside.
 type Facts struct {
 	TCP, UDP, Abstract []Reach
 	OwnLoopback        error // result of connecting to a port of the sandbox's own loopback
 	Forwards           []Reach
 
+	Proc    ProcSeen
 	Paths   []PathSeen // in the order of Subject.Paths
 	ProcDev uint64     // the device of /proc inside
 	// Nested are attempts, in namespaces of the program's own, to see what the mounts around it hide.
@@ -174,11 +187,11 @@ type Facts struct {
 	Refused               []RefusedCall
 	Namespaces            []Namespace
 
-	Processes    []int // pids that /proc lists
+	Processes    []int // pids that the exec's procfs lists, also where a cover keeps the program from it
 	ProcessesErr error
 	Signalled    []Signalled
 
-	Descriptors     []int // without the one that lists them
+	Descriptors     []int // without the one that lists them, and the check's own of a covered procfs
 	DescriptorsErr  error
 	HostDescriptors int // number of descriptors of the launcher
 

@@ -32,7 +32,7 @@ func TestJudgeID(t *testing.T) {
 		s, f := sound()
 		c.change(s, f)
 		for _, r := range Judge(s, f) {
-			want := Held
+			want := usual(s, r.Name)
 			if r.Name == c.check {
 				want = c.want
 			}

@@ -146,8 +146,12 @@ func judgeProc(s *Subject, f *Facts, v *verdict) {
 		switch {
 		case seen.Outside.Err != nil:
 			v.lack("%q does not exist outside: %v", p.Inside, seen.Outside.Err)
+		case s.NoProc && errors.Is(in.Err, unix.ENOENT):
+			v.hold()
 		case in.Err != nil:
 			v.lack("%q: %v", p.Inside, in.Err)
+		case s.NoProc:
+			v.fail("%q exists", p.Inside)
 		case in.Dir() && in.Dev == f.ProcDev:
 			v.fail("%q is not masked", p.Inside)
 		case !in.Dir() && (in.Mode&unix.S_IFMT != unix.S_IFCHR || in.Rdev != null):
@@ -157,6 +161,41 @@ func judgeProc(s *Subject, f *Facts, v *verdict) {
 		}
 	}, HiddenProc)
 	v.control = "the host's /proc has them"
+}
+
+func judgeNoProc(s *Subject, f *Facts, v *verdict) {
+	if !s.NoProc {
+		v.lack("not claimed: the program has a /proc")
+		return
+	}
+	p := f.Proc
+	v.control = fmt.Sprintf("the host's is of type %#x, that inside of type %#x", p.HostType, p.Type)
+	if p.HostType != unix.PROC_SUPER_MAGIC {
+		v.lack("the host's /proc is no procfs")
+	}
+	if !slices.Contains(f.Processes, 1) || !slices.Contains(f.Processes, 2) {
+		v.lack("the exec's procfs does not list its processes: %v", f.ProcessesErr)
+	}
+	switch {
+	case p.Err != nil:
+		v.lack("/proc cannot be listed: %v", p.Err)
+		return
+	case p.Type == unix.PROC_SUPER_MAGIC:
+		v.fail("/proc is a procfs")
+	case p.Entries > 0:
+		v.fail("/proc has %d entries", p.Entries)
+	case !p.ReadOnly:
+		v.fail("/proc is on a mount that can be written")
+	default:
+		v.hold()
+	}
+	for what, got := range map[string][2]error{"lstat of /proc/self": {p.Self, unix.ENOENT}, "making a directory in /proc": {p.Make, unix.EROFS}} {
+		if errors.Is(got[0], got[1]) {
+			v.hold()
+		} else {
+			v.fail("%s answers %v, not %v", what, orSuccess(got[0]), got[1])
+		}
+	}
 }
 
 func judgeGrants(s *Subject, f *Facts, v *verdict) {
@@ -225,6 +264,8 @@ func judgeReadOnly(s *Subject, f *Facts, v *verdict) {
 			seen.judgeNested(p, v)
 		}
 		switch {
+		case p.Kind == ReadOnlyProc && s.NoProc && errors.Is(in.Err, unix.ENOENT):
+			v.hold()
 		case in.Err != nil:
 			v.lack("%q does not exist: %v", p.Inside, in.Err)
 		case !in.ReadOnly:

@@ -65,10 +65,65 @@ func sound() (*Subject, *Facts) {
 	return s, f
 }
 
+// hideProc is what of it changes with processes.proc = false.
+func hideProc(s *Subject, f *Facts) {
+	s.NoProc = true
+	f.Proc = ProcSeen{Type: unix.TMPFS_MAGIC, ReadOnly: true, Self: unix.ENOENT, Make: unix.EROFS, HostType: unix.PROC_SUPER_MAGIC}
+	f.Paths[5].Inside, f.Paths[6].Inside = Node{Err: unix.ENOENT}, Node{Err: unix.ENOENT}
+}
+
+// usual is what a check shows of a sound sandbox.
+func usual(s *Subject, name string) Outcome {
+	if name == "proc_absent" && !s.NoProc {
+		return NotTested
+	}
+	return Held
+}
+
 func TestSoundSandbox(t *testing.T) {
-	for _, r := range Judge(sound()) {
-		if r.Result != Held {
-			t.Errorf("%+v", r)
+	for _, change := range []func(*Subject, *Facts){func(*Subject, *Facts) {}, hideProc} {
+		s, f := sound()
+		change(s, f)
+		for _, r := range Judge(s, f) {
+			if r.Result != usual(s, r.Name) {
+				t.Errorf("%+v", r)
+			}
+		}
+	}
+}
+
+// TestNoProc: each fact about the cover of /proc counts.
+func TestNoProc(t *testing.T) {
+	for what, c := range map[string]struct {
+		change func(*Subject, *Facts)
+		want   map[string]Outcome
+	}{
+		"it is a procfs":             {func(_ *Subject, f *Facts) { f.Proc.Type = unix.PROC_SUPER_MAGIC }, map[string]Outcome{"proc_absent": Broken}},
+		"it has an entry":            {func(_ *Subject, f *Facts) { f.Proc.Entries = 1 }, map[string]Outcome{"proc_absent": Broken}},
+		"it can be written":          {func(_ *Subject, f *Facts) { f.Proc.ReadOnly = false }, map[string]Outcome{"proc_absent": Broken}},
+		"/proc/self exists":          {func(_ *Subject, f *Facts) { f.Proc.Self = nil }, map[string]Outcome{"proc_absent": Broken}},
+		"a directory was made":       {func(_ *Subject, f *Facts) { f.Proc.Make = nil }, map[string]Outcome{"proc_absent": Broken}},
+		"it cannot be listed":        {func(_ *Subject, f *Facts) { f.Proc.Err = unix.EACCES }, map[string]Outcome{"proc_absent": NotTested}},
+		"the host has none":          {func(_ *Subject, f *Facts) { f.Proc.HostType = 0 }, map[string]Outcome{"proc_absent": NotTested}},
+		"nothing is below the cover": {func(_ *Subject, f *Facts) { f.Processes = nil }, map[string]Outcome{"proc_absent": NotTested, "host_processes_hidden": NotTested}},
+		"a masked file exists": {func(_ *Subject, f *Facts) {
+			f.Paths[5].Inside = Node{Mode: unix.S_IFCHR, Rdev: unix.Mkdev(1, 3)}
+		}, map[string]Outcome{"proc_hidden": Broken}},
+		"a read-only part exists and can be written": {func(_ *Subject, f *Facts) {
+			f.Paths[6].Inside = Node{Ino: 7, Mode: unix.S_IFDIR | 0o755}
+		}, map[string]Outcome{"readonly_not_writable": Broken}},
+	} {
+		s, f := sound()
+		hideProc(s, f)
+		c.change(s, f)
+		for _, r := range Judge(s, f) {
+			want, ok := c.want[r.Name]
+			if !ok {
+				want = Held
+			}
+			if r.Result != want {
+				t.Errorf("%s: %s is %s (%s), want %s", what, r.Name, r.Result, r.Detail, want)
+			}
 		}
 	}
 }
@@ -197,7 +252,7 @@ func TestJudge(t *testing.T) {
 		for _, r := range Judge(s, f) {
 			want := c.want[r.Name]
 			if want == "" {
-				want = Held
+				want = usual(s, r.Name)
 			}
 			if r.Result != want {
 				t.Errorf("%s: %s is %s (%s), want %s", c.what, r.Name, r.Result, r.Detail, want)

@@ -337,6 +337,9 @@ func (h *world0) policy() object {
 		keys["user"] = "root"
 	}
 	if h.Intn(4) == 0 {
+		keys["processes"] = object{"proc": false}
+	}
+	if h.Intn(4) == 0 {
 		keys["workspace"] = []object{{"source": "tmpfs"}, {"source": h.pick()}, {"source": h.pick(), "path": "/x/a"}}[h.Intn(3)]
 	}
 	return keys
@@ -346,7 +349,7 @@ func (h *world0) policy() object {
 func (h *world0) asked() []string {
 	list := []string{
 		"/", "/etc", "/etc/passwd", "/etc/services", "/etc/shadow", "/etc/no", "/usr/bin/python3", "/bin", "/bin/sh", "/home", "/root",
-		"/tmp", "/var/tmp", "/run", "/x", "/x/a", "/x/b/a", "/dev/null", "/dev/shm", "/dev/no", "/dev/fd/../../usr", "/proc/sys", "/proc/kcore", "/proc/cpuinfo", "/proc/no",
+		"/tmp", "/var/tmp", "/run", "/x", "/x/a", "/x/b/a", "/dev/null", "/dev/shm", "/dev/no", "/dev/fd/../../usr", "/proc/sys", "/proc/kcore", "/proc/cpuinfo", "/proc/no", "/proc", "/proc/../usr", "/proc/self/../../usr",
 		"/proc/4000000", h.dir, filepath.Dir(h.dir), h.dir + "/..",
 	}
 	for _, p := range h.made {

@@ -78,6 +78,7 @@ func TestPlainExecIsTaken(t *testing.T) {
 			"version": 1, "workdir": ws, "files": object{"write": []string{ws}},
 			"limits": object{"wall": "60s", "memory": "256M", "pids": 64, "nofile": 100, "file": "1G", "cpus": 1},
 		}))
+		b.create("noproc", b.policy(object{"version": 1, "processes": object{"proc": false}}))
 		b.create("disk", b.policy(object{
 			"version": 1, "workdir": ws, "files": object{"write": []string{ws}}, "limits": object{"disk": "1G"},
 		}))
@@ -88,6 +89,7 @@ func TestPlainExecIsTaken(t *testing.T) {
 		}{
 			{"without limits", "box", false, nil},
 			{"with limits that the kernel or the clock holds", "limited", false, nil},
+			{"without /proc", "noproc", false, nil},
 			{"with a limit that Go looks after", "disk", true, nil},
 			{"turned off", "box", true, []string{longWay}},
 		} {

@@ -63,6 +63,7 @@ func sabotages() []sabotage {
 		{layer: "cgroup", notices: []string{"namespaces_own"}},
 		{layer: "pid", notices: []string{"namespaces_own", "host_processes_hidden"}},
 		{layer: "proc", notices: []string{"host_processes_hidden"}},
+		{layer: "proc cover", notices: []string{"proc_absent", "proc_hidden"}, processes: object{"proc": false}},
 		{layer: "proc masks", notices: []string{"proc_hidden"}},
 		{layer: "proc read-only", notices: []string{"readonly_not_writable"}},
 		{layer: "descriptors", notices: []string{"descriptors"}},

@@ -17,7 +17,7 @@ import (
 // that makes them may be wrong.
 func checks(p *policy.Policy, h *Host, id identity, plan *Plan) hooks.Subject {
 	s := hooks.Subject{
-		Network: plan.Network != netpolicy.Host, EnvAllow: plan.Exec.EnvAllow, EnvDeny: plan.Exec.EnvDeny, Affinity: plan.Exec.Affinity > 0, Userns: plan.Exec.Userns, NoSpawn: plan.Exec.NoSpawn, Unlisted: plan.unlisted,
+		Network: plan.Network != netpolicy.Host, EnvAllow: plan.Exec.EnvAllow, EnvDeny: plan.Exec.EnvDeny, Affinity: plan.Exec.Affinity > 0, Userns: plan.Exec.Userns, NoSpawn: plan.Exec.NoSpawn, NoProc: plan.Exec.NoProc, Unlisted: plan.unlisted,
 	}
 	s.Env = slices.Collect(maps.Keys(plan.Exec.Env))
 	for name := range plan.Exec.EnvSet {

@@ -33,19 +33,7 @@ const mostForeign = 40
 // foreign lists paths that the program must not be able to change: of each mount that is not a grant its mount point, and of each
 // directory one entry.
 func foreign(p *policy.Policy, tree hostfs.Tree, plan *Plan) []hooks.Path {
-	list := []hooks.Path{
-		{Inside: "/", Dir: true},
-		{Inside: "/dev", Dir: true, Named: true},
-		{Inside: "/proc/version", Host: "/proc/version"}, // /proc itself belongs to the user that mounts it
-	}
-	for _, d := range []string{"null", "zero", "full", "random", "urandom", "tty"} {
-		list = append(list, hooks.Path{Inside: "/dev/" + d, Host: "/dev/" + d, Named: true})
-	}
-	for _, f := range plan.Exec.Hide {
-		if !HiddenProcDir(f) {
-			list = append(list, hooks.Path{Inside: f}) // a device covers it
-		}
-	}
+	list := foreignOwn(plan)
 	cover := plan.View.ByTarget()
 	for _, m := range plan.View.Mounts {
 		if len(list) >= mostForeign {
@@ -63,6 +51,27 @@ func foreign(p *policy.Policy, tree hostfs.Tree, plan *Plan) []hooks.Path {
 	list = list[:min(len(list), mostForeign)]
 	for i := range list {
 		list[i].Kind = hooks.Foreign
+	}
+	return list
+}
+
+// foreignOwn are those of them that the sandbox itself has.
+func foreignOwn(plan *Plan) []hooks.Path {
+	list := []hooks.Path{
+		{Inside: "/", Dir: true},
+		{Inside: "/dev", Dir: true, Named: true},
+	}
+	for _, d := range []string{"null", "zero", "full", "random", "urandom", "tty"} {
+		list = append(list, hooks.Path{Inside: "/dev/" + d, Host: "/dev/" + d, Named: true})
+	}
+	if plan.Exec.NoProc {
+		return append(list, hooks.Path{Inside: "/proc", Dir: true, Named: true})
+	}
+	list = append(list, hooks.Path{Inside: "/proc/version", Host: "/proc/version"}) // /proc itself belongs to the user that mounts it
+	for _, f := range plan.Exec.Hide {
+		if !HiddenProcDir(f) {
+			list = append(list, hooks.Path{Inside: f}) // a device covers it
+		}
 	}
 	return list
 }

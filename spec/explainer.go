@@ -21,6 +21,6 @@ func Explainer(p *policy.Policy, plan *Plan, h *Host, groups []int) *explain.Exp
 	}
 	return &explain.Explainer{
 		Tool: tool, View: plan.View, Policy: plan.Files, Tree: h.Tree, Who: program, Launcher: launcher, OwnID: plan.Exec.OwnID,
-		Executed: plan.Exec.Execute, HiddenProc: plan.Exec.Hide, ReadonlyProc: plan.Exec.Readonly,
+		Executed: plan.Exec.Execute, HiddenProc: plan.Exec.Hide, ReadonlyProc: plan.Exec.Readonly, NoProc: plan.Exec.NoProc,
 	}
 }

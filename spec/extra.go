@@ -22,6 +22,8 @@ type Kept struct {
 	Views     map[string]policy.View `json:"views,omitempty"`
 	// HideModules are files.hide_modules: an exec must not see them in what it alone sees either.
 	HideModules []interp.Item `json:"hide_modules,omitempty"`
+	// NoProc: no program of the sandbox sees a procfs.
+	NoProc bool `json:"no_proc,omitempty"`
 }
 
 // Extra is what one exec sees besides, or does not see.
@@ -57,6 +59,11 @@ func (k *Kept) Named(name string, also policy.View) (policy.View, error) {
 // Extra decides what an exec with a view sees. Both views are compiled from the host as it is now, so they differ by what was asked
 // for alone. own says that the program has an id of its own (Exec.OwnID). The error is as of Resolve.
 func (k *Kept) Extra(v policy.View, h *Host, own bool) (*Extra, error) {
+	if k.NoProc {
+		if err := leadsToProc(h.Tree, wanted(v.Read, v.Binds)); err != nil {
+			return nil, err
+		}
+	}
 	req := k.Request
 	req.Tree = h.Tree
 	before, err := compileView(req, k.Connector, h.Ground)
@@ -66,6 +73,9 @@ func (k *Kept) Extra(v policy.View, h *Host, own bool) (*Extra, error) {
 	req.Policy = v.With(req.Policy)
 	partial := k.hideIn(&req.Policy, v, h.Tree)
 	after, err := compileView(req, k.Connector, h.Ground)
+	if err == nil && k.NoProc {
+		err = showsProcfs(after, h.Tree.Mounts())
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -43,6 +43,9 @@ func filter(p *Plan, h *Host) *specs.LinuxSeccomp {
 	if p.Exec.NoSpawn {
 		seccomp.RefuseSpawn(s)
 	}
+	if p.Exec.NoProc {
+		seccomp.RefuseMountLists(s)
+	}
 	if p.Exec.Userns {
 		seccomp.AllowNamespaces(s)
 	}

@@ -102,6 +102,8 @@ type Exec struct {
 	NoNative bool `json:"no_native,omitempty"`
 	// Userns: the program may make user namespaces, and in them all others but time namespaces.
 	Userns bool `json:"userns,omitempty"`
+	// NoProc: the program sees no /proc. An empty directory covers it.
+	NoProc bool `json:"no_proc,omitempty"`
 	// Guard is the guard in the interpreter; nil: none.
 	Guard  *Guard        `json:"guard,omitempty"`
 	Limits policy.Limits `json:"limits,omitzero"`

@@ -91,6 +91,7 @@ var keyExamples = map[string]struct{ rest, one, other string }{
 	},
 	"processes.steps":  {"", "[processes]\nguard = 'python'", "[processes]\nguard = 'python'\nsteps = 10"},
 	"processes.native": {"[workspace]\nsource = 'tmpfs'", "[processes]\nnative = true", "[processes]\nnative = false"},
+	"processes.proc":   {"", "[processes]\nproc = true", "[processes]\nproc = false"},
 	"processes.userns": {"", "[processes]\nuserns = false", "[processes]\nuserns = true"},
 	"processes.spawn":  {"", "[processes]\nspawn = true", "[processes]\nspawn = false"},
 }

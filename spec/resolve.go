@@ -27,6 +27,9 @@ func Resolve(p *policy.Policy, h *Host) (*Plan, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := noProc(p, h); err != nil {
+		return nil, err
+	}
 	p, found, err := interpreters(p, h)
 	if err != nil {
 		return nil, err
@@ -92,9 +95,14 @@ func compileFiles(p *policy.Policy, h *Host, ids identity, plan *Plan) (home str
 			UID: ids.shownUID, GID: ids.shownGID, Name: ids.name, Group: ids.group, Home: home, Privileged: h.Root, Apart: ids.own,
 		},
 	}
-	plan.Kept = &Kept{req, connector(&p.Network, h.Self), p.Views, itemsOf(p, keyHideModules, p.Interpreters.HideModules)}
+	plan.Kept = &Kept{req, connector(&p.Network, h.Self), p.Views, itemsOf(p, keyHideModules, p.Interpreters.HideModules), !p.Processes.Proc}
 	if plan.View, err = compileGone(&plan.Kept.Request, plan.Kept.Connector, h); err != nil {
 		return "", err
+	}
+	if plan.Kept.NoProc {
+		if err := showsProcfs(plan.View, h.Tree.Mounts()); err != nil {
+			return "", err
+		}
 	}
 	if _, err := plan.View.Lookup(h.Tree, home); err != nil {
 		home = "/tmp" // a grant takes the place of the home directory and does not have it
@@ -153,7 +161,7 @@ func execOf(p *policy.Policy, h *Host, id identity, dir, home string) Exec {
 		Env: map[string]string{
 			"PATH": defaultEnv, "HOME": home, "USER": id.name, "LOGNAME": id.name, "LANG": "C.UTF-8",
 		},
-		EnvAllow: slices.Clone(p.Env.Allow), EnvDeny: slices.Clone(p.Env.Deny), EnvSet: maps.Clone(p.Env.Set), Redact: p.Env.Redact, NoSpawn: !p.Processes.Spawn, NoNative: !p.Processes.Native,
+		EnvAllow: slices.Clone(p.Env.Allow), EnvDeny: slices.Clone(p.Env.Deny), EnvSet: maps.Clone(p.Env.Set), Redact: p.Env.Redact, NoSpawn: !p.Processes.Spawn, NoNative: !p.Processes.Native, NoProc: !p.Processes.Proc,
 	}
 	for _, f := range h.ProcFiles {
 		switch {

@@ -108,6 +108,7 @@ output = "1M"
 	{name: "limits_cgroup1", policy: limitsPolicy, host: withCgroup1},
 	{name: "limits_no_cgroup", policy: limitsPolicy + "[workspace]\nsource=\"tmpfs\"\n", host: func(h *Host) { h.Nproc, h.CPUs = true, 1 }},
 	{name: "limits_best_effort", policy: "enforce = \"best_effort\"" + limitsPolicy},
+	{name: "no_proc", policy: "version = 1\nprocesses.proc = false"},
 	{name: "host_network", policy: "version = 1\nnetwork.mode = \"host\""},
 	{name: "allowlist", policy: "version = 1\n[network]\nmode = \"allowlist\"\nallowed_hosts = [\"example.com\"]\n"},
 }

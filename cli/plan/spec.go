@@ -44,6 +44,9 @@ func printSpec(p *caller.Caller, c *cli.Context) error {
 	if plan.Exec.NoSpawn {
 		p.Warn("processes.spawn: another runtime lets the program execute other programs; it starts no process there either")
 	}
+	if plan.Exec.NoProc { // runc 1.1 needs it until it executes the program
+		p.Warn("processes.proc: another runtime shows the program a /proc, with the usual masks")
+	}
 	if plan.Exec.Guard != nil {
 		p.Warn("processes.guard: another runtime starts the interpreter without the guard, and counts no steps")
 	}

@@ -53,6 +53,13 @@ func ExecMounts(plan *spec.Plan) []forkexec.Mount {
 			list = append(list, tmpfs(plan, m))
 		}
 	}
+	if plan.Exec.NoProc {
+		// Never instead of what is above: mounted, with its masks, an exec's /proc gives the kernel no reason to allow another one, and the
+		// sandbox's, with what is pinned below it, stays under it.
+		m := emptyDir("/proc")
+		m.Flags |= forkexec.Cover
+		list = append(list, m)
+	}
 	return list
 }
 
@@ -64,12 +71,16 @@ const supervisorProc = "/proc/1"
 // hideProc covers a file or directory of /proc. Those that are directories are few and well known.
 func hideProc(p string) forkexec.Mount {
 	if p == supervisorProc || spec.HiddenProcDir(p) {
-		return forkexec.Mount{
-			Source: "tmpfs", Target: p, Type: "tmpfs", Data: "mode=0555,nr_inodes=2,size=4k",
-			Flags: unix.MS_RDONLY | unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC,
-		}
+		return emptyDir(p)
 	}
 	return forkexec.Mount{Source: "/dev/null", Target: p, Flags: unix.MS_BIND}
+}
+
+func emptyDir(p string) forkexec.Mount {
+	return forkexec.Mount{
+		Source: "tmpfs", Target: p, Type: "tmpfs", Data: "mode=0555,nr_inodes=2,size=4k",
+		Flags: unix.MS_RDONLY | unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC,
+	}
 }
 
 // below are what the view has on a tmpfs that each exec has for itself: the topmost mounts, each with all below it.

@@ -67,6 +67,10 @@ func refusedCalls(s *hooks.Subject) []refused {
 	if s.Userns {
 		list = withUserns(list)
 	}
+	if s.NoProc {
+		list = append(list, refused{"listmount", unix.ENOSYS, unix.SYS_LISTMOUNT, []any{nowhere, nowhere, 0, 0}},
+			refused{"statmount", unix.ENOSYS, unix.SYS_STATMOUNT, []any{nowhere, nowhere, 0, 0}})
+	}
 	if s.Affinity {
 		list = append(list, refused{"sched_setaffinity", unix.EPERM, unix.SYS_SCHED_SETAFFINITY, []any{0, 0, nowhere}})
 	}

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"os"
 	"runtime"
+	"strings"
 	"time"
 	"unsafe"
 
@@ -38,6 +39,8 @@ type probe struct {
 	message    *unix.Msghdr // with descriptor 0
 	sent       []sentFile
 	nested     nested
+	covered    bool // a cover keeps the program from the exec's procfs
+	proc       *procCalls
 	last       int
 }
 
@@ -45,6 +48,14 @@ type pathCalls struct { // -1: not made
 	stat, statfs, open, tmpfile, access int
 	changes                             []change
 	list                                *text // of a directory; nil: not made
+}
+
+// procCalls look at /proc. self and make are about /proc/self.
+type procCalls struct {
+	list               text
+	statfs, self, make int
+	fs                 unix.Statfs_t
+	stat               unix.Stat_t
 }
 
 type rlimitCall struct {
@@ -69,8 +80,32 @@ const (
 	sendWithin = 100 * time.Millisecond // to loopback it takes microseconds
 )
 
+// place is where a call finds a path: of /proc by the check's own descriptor, where a cover keeps the program from it.
+func (p *probe) place(name string) (dir any, rel string) {
+	if below, ok := strings.CutPrefix(name, "/proc"); ok && p.covered {
+		return forkexec.Proc, "." + below
+	}
+	return atFD, name
+}
+
+// lookAtProc looks at what the program sees at /proc, if it is to see nothing.
+func (p *probe) lookAtProc() {
+	if !p.covered {
+		return
+	}
+	q := &procCalls{}
+	p.proc = q
+	p.pin.Pin(q)
+	q.list = p.list(atFD, "/proc", emptyBuf)
+	q.statfs = p.calls.Add(forkexec.InPlace, unix.SYS_FSTATFS, forkexec.Result(q.list.opened), uintptr(unsafe.Pointer(&q.fs)))
+	p.close(forkexec.InPlace, q.list.opened)
+	q.self = p.calls.Add(forkexec.InPlace, unix.SYS_NEWFSTATAT, atFD, "/proc/self", uintptr(unsafe.Pointer(&q.stat)), unix.AT_SYMLINK_NOFOLLOW)
+	q.make = p.calls.Add(forkexec.InPlace, unix.SYS_MKDIRAT, atFD, "/proc/self", 0o700)
+}
+
 // plan writes the list. What is counted comes before what opens descriptors that stay open.
 func (p *probe) plan(c *Checker) {
+	p.covered = c.subject.NoProc
 	p.status[0] = p.file(forkexec.AtEntry, "/proc/self/status", pathBuf)
 	p.status[1] = p.file(forkexec.InPlace, "/proc/self/status", pathBuf)
 	p.securebits = p.calls.Add(forkexec.InPlace, unix.SYS_PRCTL, unix.PR_GET_SECUREBITS, 0, 0, 0, 0)
@@ -79,6 +114,7 @@ func (p *probe) plan(c *Checker) {
 	}
 	p.fds = p.directory("/proc/self/fd", listBuf)
 	p.processes = p.directory("/proc", listBuf)
+	p.lookAtProc()
 	p.signals(c)
 	p.limits(c)
 	p.lookAtPaths(c)
@@ -113,17 +149,25 @@ func (p *probe) close(stage forkexec.Stage, opened int) {
 // file reads the beginning of a file.
 func (p *probe) file(stage forkexec.Stage, name string, size int) text {
 	t := text{buf: make([]byte, size)}
-	t.opened = p.calls.Add(stage, unix.SYS_OPENAT, atFD, name, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	dir, rel := p.place(name)
+	t.opened = p.calls.Add(stage, unix.SYS_OPENAT, dir, rel, unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	t.read = p.calls.Add(stage, unix.SYS_READ, forkexec.Result(t.opened), t.buf, size)
 	p.close(stage, t.opened)
 	return t
 }
 
 func (p *probe) directory(name string, size int) text {
-	t := text{buf: make([]byte, size)}
-	t.opened = p.calls.Add(forkexec.InPlace, unix.SYS_OPENAT, atFD, name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
-	t.read = p.calls.Add(forkexec.InPlace, unix.SYS_GETDENTS64, forkexec.Result(t.opened), t.buf, size)
+	dir, rel := p.place(name)
+	t := p.list(dir, rel, size)
 	p.close(forkexec.InPlace, t.opened)
+	return t
+}
+
+// list leaves the directory open.
+func (p *probe) list(dir any, rel string, size int) text {
+	t := text{buf: make([]byte, size)}
+	t.opened = p.calls.Add(forkexec.InPlace, unix.SYS_OPENAT, dir, rel, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	t.read = p.calls.Add(forkexec.InPlace, unix.SYS_GETDENTS64, forkexec.Result(t.opened), t.buf, size)
 	return t
 }
 
@@ -179,7 +223,8 @@ func (p *probe) lookAtPaths(c *Checker) {
 		p.paths = append(p.paths, p.lookAt(i, path, c))
 	}
 	for i, ns := range c.facts.Namespaces {
-		p.namespaces = append(p.namespaces, p.stat("/proc/self/ns/"+ns.Name, n+i))
+		dir, rel := p.place("/proc/self/ns/" + ns.Name)
+		p.namespaces = append(p.namespaces, p.calls.Add(forkexec.InPlace, unix.SYS_NEWFSTATAT, dir, rel, uintptr(unsafe.Pointer(&p.stats[n+i])), 0))
 	}
 	p.stat("/proc", len(p.stats)-1) // behind all others
 }

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/sandboxrun/sandboxrun/container/procfs"
+	"github.com/sandboxrun/sandboxrun/forkexec"
 	"github.com/sandboxrun/sandboxrun/hooks"
 	"github.com/sandboxrun/sandboxrun/rootfs/hostfs"
 )
@@ -67,12 +68,8 @@ func (p *probe) read(c *Checker, cpu time.Duration) {
 	f.Processes, f.ProcessesErr = p.numbers(p.processes)
 	f.Descriptors, f.DescriptorsErr = p.numbers(p.fds)
 	listing, _ := p.calls.Result(p.fds.opened)
-	for i, fd := range f.Descriptors {
-		if int64(fd) == listing {
-			f.Descriptors = append(f.Descriptors[:i], f.Descriptors[i+1:]...)
-			break
-		}
-	}
+	f.Descriptors = slices.DeleteFunc(f.Descriptors, func(fd int) bool { return int64(fd) == listing || p.covered && fd == forkexec.CheckProc })
+	p.readProc(&f.Proc)
 	for i, call := range p.kills {
 		f.Signalled[i].Inside = p.err(call)
 	}
@@ -99,6 +96,20 @@ func (p *probe) read(c *Checker, cpu time.Duration) {
 			Target: "port " + strconv.Itoa(int(c.subject.Forwards[i])), Inside: p.err(call),
 		})
 	}
+}
+
+func (p *probe) readProc(seen *hooks.ProcSeen) {
+	if p.proc == nil {
+		return
+	}
+	var host unix.Statfs_t
+	if unix.Statfs("/proc", &host) == nil {
+		seen.HostType = host.Type
+	}
+	q := p.proc
+	names, err := p.names(q.list)
+	seen.Entries, seen.Err, seen.Self, seen.Make = len(names), errors.Join(err, p.err(q.statfs)), p.err(q.self), p.err(q.make)
+	seen.Type, seen.ReadOnly = q.fs.Type, q.fs.Flags&unix.ST_RDONLY != 0
 }
 
 func (p *probe) readPath(i int, q pathCalls, seen *hooks.PathSeen) {

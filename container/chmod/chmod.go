@@ -63,7 +63,7 @@ func (c theirCall) set(dirfd int, name string, flags int) error {
 	if name == "" {
 		return c.setByDescriptor(dirfd)
 	}
-	if n, ok := ownDescriptor(name); ok && !nofollow {
+	if n, ok := ownDescriptor(name); ok && !nofollow && c.seesProc() {
 		return c.setByDescriptor(n)
 	}
 	fd, err := c.open(dirfd, name, nofollow)
@@ -84,6 +84,17 @@ func ownDescriptor(name string) (int, bool) {
 		}
 	}
 	return 0, false
+}
+
+// seesProc reports whether it has a /proc (processes.proc).
+func (c theirCall) seesProc() bool {
+	fd, err := unix.Openat(c.proc, "root/proc", unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return false
+	}
+	defer unix.Close(fd)
+	var fs unix.Statfs_t
+	return unix.Fstatfs(fd, &fs) == nil && fs.Type == unix.PROC_SUPER_MAGIC
 }
 
 // open finds a path below its root, without magic links.

@@ -116,7 +116,9 @@ func Command(cmd *forkexec.Command) {
 	case forkexec.Without("proc"):
 		drop(func(m forkexec.Mount) bool { return m.Type == "proc" })
 	case forkexec.Without("proc masks"):
-		drop(func(m forkexec.Mount) bool { return m.Type == "tmpfs" || covers(m) })
+		drop(func(m forkexec.Mount) bool { return m.Type == "tmpfs" && m.Target != "/proc" || covers(m) })
+	case forkexec.Without("proc cover"):
+		drop(func(m forkexec.Mount) bool { return m.Flags&forkexec.Cover != 0 })
 	case forkexec.Without("proc read-only"):
 		drop(func(m forkexec.Mount) bool {
 			return m.Type == "" && !covers(m) && path.Dir(m.Target) == "/proc"

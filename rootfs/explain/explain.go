@@ -28,6 +28,8 @@ type Explainer struct {
 	OwnID bool
 	// HiddenProc and ReadonlyProc are the paths of the program's own /proc that it cannot open, and cannot write.
 	HiddenProc, ReadonlyProc []string
+	// NoProc is whether it has none: an empty directory covers it.
+	NoProc bool
 	// Executed are the only files that the program can execute, with their links resolved; empty: all.
 	Executed []string
 	// Tool is the target of a bind that no rule asked for: the launcher's own, for programs that need it. Empty if there is none.

@@ -193,6 +193,27 @@ func TestExplain(t *testing.T) {
 	}
 }
 
+// TestExplainNoProc: without /proc nothing is below it.
+func TestExplainNoProc(t *testing.T) {
+	x := explainer(t, roottest.Host(t, "f /d/a"), "read /d")
+	x.NoProc = true
+	for p, want := range map[string][3]string{
+		"/proc": {"inside, read-only", keyProc, "/proc"}, "/proc/./": {"inside, read-only", keyProc, "/proc"},
+		"/proc/self/status": {"not inside", keyProc, "/proc/self/status"}, "/proc/self/../../d": {"not inside", keyProc, "/proc/self/../../d"},
+		"/proc/../d/a": {"inside, read-only", keyRead, "/d/a"}, "/dev/fd/0": {"not inside", keyProc, "/proc/self/fd/0"},
+	} {
+		e := x.Explain(p)
+		if got := [3]string{e.Is, e.Rule, e.Real}; got != want || want[1] == keyProc && !strings.Contains(strings.Join(e.Why, ""), "processes.proc = false") {
+			t.Errorf("%s: %q %q, want %q", p, got, e.Why, want)
+		}
+	}
+	for _, n := range x.Nodes() {
+		if n.Path == "/proc" && n.Rule != keyProc {
+			t.Errorf("%+v", n)
+		}
+	}
+}
+
 // Modes are those of the program's user, and no capability helps.
 func TestExplainModes(t *testing.T) {
 	tree := roottest.Host(t, "f /d/a", "f /d/closed/b", "d /d/drop")

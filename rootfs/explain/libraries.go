@@ -11,7 +11,7 @@ import (
 
 // object is a file that is loaded, and by what.
 type object struct {
-	path, origin string
+	path, origin string // origin is empty where the loader does not know it
 	needs        *elf.Needs
 	by           *object
 }
@@ -166,6 +166,9 @@ func (l *loading) muslPath(s side, root *object) []string {
 func expand(o, root *object, dir string) []string {
 	platform := map[int]string{62: "x86_64", 183: "aarch64"}[root.needs.Machine]
 	var list []string
+	if o.origin == "" && strings.Contains(dir, "ORIGIN") {
+		return nil
+	}
 	for _, lib := range []string{"lib/" + platform + "-linux-gnu", "lib64"} {
 		r := strings.NewReplacer(
 			"${ORIGIN}", o.origin, "$ORIGIN", o.origin, "${LIB}", lib, "$LIB", lib, "${PLATFORM}", platform, "$PLATFORM", platform,

@@ -36,6 +36,10 @@ func (w *way) own(dir, at string) bool {
 		if len(w.rest) == 0 {
 			break
 		}
+		if w.NoProc && dir == "/proc" && strings.Trim(w.rest[0], ".") != "" {
+			at += "/" + remaining(w.rest[0], w.rest[1:])
+			break
+		}
 		if !w.ownDir(at) {
 			at = path.Join(at, remaining("", w.rest), ".") // nothing can be there
 			w.e.Real, w.e.Rule, w.e.Verdict = at, rootfs.FromDefault, VerdictMissing
@@ -93,6 +97,15 @@ func ownDevice(e *Explanation, p string) {
 }
 
 func (x *Explainer) ownProc(e *Explanation, p string) {
+	if x.NoProc {
+		e.Rule = keyProc
+		e.say("processes.proc = false: the program has no /proc, an empty directory is there")
+		e.Verdict, e.Readable = VerdictInside, true
+		if p != "/proc" {
+			e.Verdict, e.Readable = VerdictMissing, false
+		}
+		return
+	}
 	for up := range pathname.Ups(p) {
 		if slices.Contains(x.HiddenProc, up) {
 			e.Verdict = VerdictHidden

@@ -5,6 +5,7 @@ import (
 	"io"
 	"io/fs"
 	"path"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -331,5 +332,28 @@ func (l *loading) elf(name, real string, f hostfs.File) {
 		return
 	}
 	l.executable(NeedLoader, needs.Interp, needs.Interp, name)
-	l.libraries(&object{path: name, origin: path.Dir(real), needs: needs})
+	root := &object{path: name, origin: path.Dir(real), needs: needs}
+	if l.NoProc {
+		l.withoutProc(root)
+	}
+	l.libraries(root)
+}
+
+// withoutProc: the loader reads in /proc where the program is. Only glibc's has another way to hear of it.
+func (l *loading) withoutProc(root *object) {
+	const variable = "LD_ORIGIN_PATH"
+	dir := root.origin
+	root.origin = l.a.Env[variable]
+	musl := strings.HasPrefix(path.Base(root.needs.Interp), "ld-musl-")
+	if musl {
+		root.origin = ""
+	}
+	named := slices.ContainsFunc(append(root.needs.Rpath, root.needs.Runpath...), func(s string) bool { return strings.Contains(s, "ORIGIN") })
+	if root.origin != "" || !named {
+		return
+	}
+	l.p.say("%s names directories of libraries by $ORIGIN, which its loader does not know without /proc (processes.proc = false)", pathname.Printable(root.path))
+	if !musl {
+		l.p.Hint = "env.set = { " + variable + " = " + tomlString(dir) + " }"
+	}
 }

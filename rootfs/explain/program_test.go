@@ -3,6 +3,7 @@ package explain
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -114,4 +115,26 @@ func TestSearchPath(t *testing.T) {
 	roottest.Same(t, "no defaults", l.places(s, lib, root, "x"), []string{"/env/x", "/w/rel/x", "/l/lib/x86_64-linux-gnu/x", "/l/lib64/x"})
 	root.needs.Interp = "/lib/ld-musl-x86_64.so.1"
 	roottest.Same(t, "musl", l.places(s, root, root, "x"), []string{"/env/x", "/w/rel/x", "/b/r/x", "/lib/x", "/usr/local/lib/x", "/usr/lib/x"})
+}
+
+// TestOriginWithoutProc: the loader does not know $ORIGIN of the program itself then, unless a variable says it.
+func TestOriginWithoutProc(t *testing.T) {
+	needs := func(interp string) *elf.Needs {
+		return &elf.Needs{Class: 2, Machine: 62, Interp: interp, Rpath: []string{"$ORIGIN/r"}}
+	}
+	const glibc, musl = "/lib64/ld-linux-x86-64.so.2", "/lib/ld-musl-x86_64.so.1"
+	for _, c := range []struct {
+		interp, variable, origin, hint string
+		says                           bool
+	}{
+		{glibc, "", "", `env.set = { LD_ORIGIN_PATH = "/b" }`, true}, {glibc, "/b", "/b", "", false}, {musl, "/b", "", "", true},
+	} {
+		root := &object{path: "/b/prog", origin: "/b", needs: needs(c.interp)}
+		l := &loading{Explainer: &Explainer{NoProc: true}, p: &Program{}, a: Asked{Dir: "/w", Env: map[string]string{"LD_ORIGIN_PATH": c.variable}}}
+		l.withoutProc(root)
+		places := l.places(side{open: func(string) (hostfs.File, bool) { return nil, false }}, root, root, "x")
+		if root.origin != c.origin || l.p.Hint != c.hint || len(l.p.Why) > 0 != c.says || slices.Contains(places, "/b/r/x") != (c.origin != "") || slices.Contains(places, "/r/x") {
+			t.Errorf("%+v: origin %q, hint %q, %q, %q", c, root.origin, l.p.Hint, l.p.Why, places)
+		}
+	}
 }

@@ -55,6 +55,9 @@ func (x *Explainer) Nodes() []Node {
 	for _, p := range []string{"/proc", "/dev"} {
 		byPath[p] = Node{Path: p, Kind: rootfs.PlaceOwn, Dir: true, Rule: rootfs.FromDefault}
 	}
+	if x.NoProc {
+		byPath["/proc"] = Node{Path: "/proc", Kind: rootfs.PlaceMask, Dir: true, Rule: keyProc}
+	}
 	return nest(byPath)
 }
 

@@ -19,7 +19,7 @@ const (
 	keyRead, keyWrite, keyDeny, keyTmpfs = "files.read", "files.write", "files.deny", "files.tmpfs"
 	keyBase, keyBind, keyWorkspace       = "files.base", "bind", "workspace"
 	keyInterpreters                      = "files.interpreters"
-	keyHideModules                       = "files.hide_modules"
+	keyHideModules, keyProc              = "files.hide_modules", "processes.proc"
 )
 
 // rule is what a From stands for.
@@ -103,7 +103,7 @@ func (e *Explanation) sayIf(text string) {
 
 // reasons fills in why.
 func (x *Explainer) reasons(e *Explanation) {
-	if e.Rule == rootfs.FromDefault { // own has said all
+	if e.Rule == rootfs.FromDefault || e.Rule == keyProc { // own has said all
 		return
 	}
 	switch e.Verdict {

@@ -62,7 +62,7 @@ func defaults() *Policy {
 		},
 		Env:       EnvPolicy{Redact: true},
 		Network:   netpolicy.Policy{Mode: netpolicy.Isolated, EnvURLs: true, Transparent: true, From: rootfs.FromDefault},
-		Processes: Processes{Spawn: true, Native: true},
+		Processes: Processes{Spawn: true, Native: true, Proc: true},
 	}
 }
 

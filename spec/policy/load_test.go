@@ -165,7 +165,7 @@ func TestLoadEverything(t *testing.T) {
 			File: 100, Disk: 1 << 40, Nofile: 1024, Output: 4096,
 		},
 		Processes: Processes{
-			Native:  true,
+			Native: true, Proc: true,
 			Execute: []rootfs.Grant{{Path: "/usr/bin/python3", From: at(67, 12, "processes.execute")}},
 			Guard:   "python", Steps: 1000,
 		},
@@ -227,7 +227,7 @@ func TestDefaults(t *testing.T) {
 		t.Errorf("got %+v, want %+v", p, want)
 	}
 	if p.Enforce != "required" || p.User.Kind != "caller" || p.Files.Base.Kind != "system" || p.Files.Missing != "error" ||
-		!p.Env.Redact || p.Network.Mode != "isolated" || !p.Network.EnvURLs || !p.Network.Transparent || p.Network.Explain || p.Network.UpstreamProxy != "" || !p.Processes.Spawn || !p.Processes.Native {
+		!p.Env.Redact || p.Network.Mode != "isolated" || !p.Network.EnvURLs || !p.Network.Transparent || p.Network.Explain || p.Network.UpstreamProxy != "" || !p.Processes.Spawn || !p.Processes.Native || !p.Processes.Proc {
 		t.Errorf("a default is not the documented one: %+v", p)
 	}
 }

@@ -95,6 +95,7 @@ type Processes struct {
 	Spawn   bool           // the program may start processes
 	Native  bool           // the program may load code from files that it can write
 	Userns  bool           // the program may make user namespaces
+	Proc    bool           // the program sees a /proc, of its exec
 	Execute []rootfs.Grant // if not empty, the only files that may be executed
 	Guard   string         // "" or "python"
 	Steps   int64          // step budget of the guard; 0 means none

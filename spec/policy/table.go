@@ -196,6 +196,9 @@ func processKeys() []key[Policy] {
 			"It gets no capability outside of them, and can undo no mask, deny or read-only mount. But it reaches kernel code that is closed otherwise, so the sandbox is listed "+
 			"as weaker: docs/security.md. Not with spawn = false, native = false, execute, guard or user = \"root\".",
 			func(p *Policy) *bool { return &p.Processes.Userns }).byDefault("false"),
+		flagKey("proc", "Whether the program has a /proc, which shows the processes of its own exec and what the kernel says of the machine. false: /proc is an empty directory that nothing "+
+			"can be made in. Then some programs fail, or do something else: docs/security.md. Not with userns = true, nor with a grant that shows a procfs.",
+			func(p *Policy) *bool { return &p.Processes.Proc }).byDefault("true"),
 		grantsKey("execute", "The only files that the program may execute, by their paths inside; if empty, every file. The interpreters that these files "+
 			"name after #! and their ELF loaders are allowed too. The program must not be able to change any of these files. What it can write is mounted noexec, "+
 			"and memfd_create makes only files that cannot be executed. Loading a library is no execution, and an ELF loader or an interpreter runs other programs "+

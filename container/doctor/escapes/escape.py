@@ -103,8 +103,15 @@ def play(attack):
     print("MET", *sorted(met), end=END, flush=True)
 
 
+def is_open(fd):
+    try:
+        return fcntl.fcntl(fd, fcntl.F_GETFD) >= 0
+    except OSError:
+        return False
+
+
 def open_descriptors():
-    return {int(fd) for fd in os.listdir("/proc/self/fd")}
+    return set(filter(is_open, range(1024)))  # there may be no /proc to list them
 
 
 END = "\n\x1e"
@@ -117,7 +124,7 @@ def play_all(attacks):
         nest()
     for a in attacks:
         play(a)
-        if job["nested"] or told or a["privileged"] or not os.path.exists("/proc/self/fd"):
+        if job["nested"] or told or a["privileged"] or not os.path.exists("/dev/null"):
             break
         gc.collect()
         for fd in open_descriptors() - ours:

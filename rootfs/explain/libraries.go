@@ -2,6 +2,7 @@ package explain
 
 import (
 	"path"
+	"slices"
 	"strings"
 
 	"github.com/sandboxrun/sandboxrun/rootfs/elf"
@@ -105,6 +106,9 @@ func (l *loading) find(s side, by, root *object, name string) *object {
 	if strings.Contains(name, "/") {
 		return try(absolute(l.a.Dir, name))
 	}
+	if isMusl(root) && isMuslItself(name) {
+		return try(root.needs.Interp)
+	}
 	for _, p := range l.places(s, by, root, name) {
 		if o := try(p); o != nil {
 			return o
@@ -124,7 +128,7 @@ func (l *loading) places(s side, by, root *object, name string) []string {
 		}
 	}
 	always := strings.FieldsFunc(l.a.Env["LD_LIBRARY_PATH"], func(r rune) bool { return r == ':' || r == ';' })
-	if strings.HasPrefix(path.Base(root.needs.Interp), "ld-musl-") {
+	if isMusl(root) {
 		add(root, always)
 		for o := by; o != nil; o = o.by {
 			add(o, append(o.needs.Rpath, o.needs.Runpath...))
@@ -146,6 +150,14 @@ func (l *loading) places(s side, by, root *object, name string) []string {
 	triple := map[int]string{62: "x86_64-linux-gnu", 183: "aarch64-linux-gnu"}[root.needs.Machine]
 	add(root, []string{"/lib/" + triple, "/usr/lib/" + triple, "/lib64", "/usr/lib64", "/lib", "/usr/lib"})
 	return list
+}
+
+func isMusl(root *object) bool { return strings.HasPrefix(path.Base(root.needs.Interp), "ld-musl-") }
+
+// isMuslItself reports whether a library is part of musl, and so of its loader, which opens no other file for it.
+func isMuslItself(name string) bool {
+	part, _, _ := strings.Cut(strings.TrimPrefix(name, "lib"), ".")
+	return strings.HasPrefix(name, "lib") && slices.Contains([]string{"c", "pthread", "rt", "m", "dl", "util", "xnet"}, part)
 }
 
 // muslPath is musl's own list of directories.

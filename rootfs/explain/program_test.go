@@ -115,6 +115,11 @@ func TestSearchPath(t *testing.T) {
 	roottest.Same(t, "no defaults", l.places(s, lib, root, "x"), []string{"/env/x", "/w/rel/x", "/l/lib/x86_64-linux-gnu/x", "/l/lib64/x"})
 	root.needs.Interp = "/lib/ld-musl-x86_64.so.1"
 	roottest.Same(t, "musl", l.places(s, root, root, "x"), []string{"/env/x", "/w/rel/x", "/b/r/x", "/lib/x", "/usr/local/lib/x", "/usr/lib/x"})
+	for name, own := range map[string]bool{"libc.so": true, "libc.musl-x86_64.so.1": true, "libpthread.so.0": true, "libcrypt.so.1": false, "c.so": false} {
+		if isMuslItself(name) != own {
+			t.Errorf("%s is of musl: %v", name, !own)
+		}
+	}
 }
 
 // TestOriginWithoutProc: the loader does not know $ORIGIN of the program itself then, unless a variable says it.

@@ -78,6 +78,7 @@ func (sb *Sandbox) Delete(key ed25519.PrivateKey) error {
 	}
 	// No sweep is to remove it as soon as process 1 has ended, without the key and as one that nobody has deleted.
 	mine := sb.dir != nil && flock.Lock(sb.dir, unix.LOCK_EX|unix.LOCK_NB) == nil
+	defer sb.keepNumber()()
 	sb.end()
 	s.phase("end of process 1")
 	s.detached(id).AwaitMonitors()

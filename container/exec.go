@@ -71,6 +71,9 @@ func (sb *Sandbox) Start(req Request) (*Running, error) {
 		r, err = start(req)
 	}
 	if err != nil {
+		if ended := sb.ended(); ended != nil {
+			err = ended
+		}
 		return nil, redacted(err, req.redactor)
 	}
 	return r, nil

@@ -48,6 +48,16 @@ func (sb *Sandbox) inside() (lookup.Root, error) {
 	return lookup.Root{FD: fd}, nil
 }
 
+// ended is the error if process 1 has no root any more. The kernel then takes the sandbox's mounts apart, so that files which the sandbox
+// shows are not found.
+func (sb *Sandbox) ended() error {
+	in, err := sb.inside()
+	if err == nil {
+		unix.Close(in.FD)
+	}
+	return err
+}
+
 // Listen listens at an address in the network of the sandbox.
 func (sb *Sandbox) Listen(at netip.AddrPort) ([]*os.File, error) {
 	return forkexec.Listen(sb.init, []forkexec.Endpoint{{Addr: at}})

@@ -10,6 +10,9 @@ import (
 
 // refused gives a program that cannot be started the number of an exec, so that its result and the record name one.
 func (r *Running) refused(cause error) error {
+	if err := r.sb.ended(); err != nil {
+		return err
+	}
 	e, ok := errors.AsType[*Error](cause)
 	if !ok || result.FindingOf(e.Code) != result.FindingFailed {
 		return cause

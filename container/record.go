@@ -1,6 +1,7 @@
 package container
 
 import (
+	"errors"
 	"os"
 	"time"
 
@@ -29,16 +30,20 @@ func (r *Running) openRecord() error {
 	if at == nil {
 		return nil
 	}
-	fd, err := unix.Openat(int(r.sb.dir.Fd()), recordLock, unix.O_RDWR|unix.O_CREAT|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o600)
+	lock, err := openRecordLock(r.sb.dir)
 	if err != nil {
-		return fail(fault.StateUnusable, fault.DiskHint, "open record: %w", err)
+		return err
 	}
-	t := &execRecord{lock: os.NewFile(uintptr(fd), recordLock)}
+	t := &execRecord{lock: lock}
 	if err = flock.Lock(t.lock, unix.LOCK_SH); err == nil {
 		t.w, err = at.Open()
 	}
 	if err == nil {
 		err = t.w.Reserve()
+	}
+	if errors.Is(err, record.ErrEnded) {
+		t.close()
+		return r.sb.lost()
 	}
 	if err != nil {
 		t.close()
@@ -48,6 +53,15 @@ func (r *Running) openRecord() error {
 	r.record, r.meters = t, [2]*record.Meter{record.NewMeter(), record.NewMeter()}
 	r.network, err = relayproc.Counts(r.sb.store.root, r.sb.state.ID)
 	return err
+}
+
+// openRecordLock opens the lock of a sandbox's record. It is made with the record, so that whoever ends the record can hold it.
+func openRecordLock(dir *os.File) (*os.File, error) {
+	fd, err := unix.Openat(int(dir.Fd()), recordLock, unix.O_RDWR|unix.O_CREAT|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o600)
+	if err != nil {
+		return nil, fail(fault.StateUnusable, fault.DiskHint, "open record: %w", err)
+	}
+	return os.NewFile(uintptr(fd), recordLock), nil
 }
 
 func (t *execRecord) close() {

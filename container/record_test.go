@@ -5,11 +5,18 @@ import (
 	"crypto/ed25519"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
+	"strconv"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -218,6 +225,26 @@ func TestOrphans(t *testing.T) {
 	if list := orphans(state); !slices.ContainsFunc(list, func(o record.Orphan) bool { return o.PID == os.Getpid() }) {
 		t.Errorf("this process is not found: %v", list)
 	}
+	cmd := exec.Command("unshare", "-Urpf", "sleep", "60") // a number that another sandbox has got
+	cmd.SysProcAttr = &unix.SysProcAttr{Pdeathsig: unix.SIGKILL}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+	}()
+	child := 0
+	for end := time.Now().Add(5 * time.Second); child == 0 && time.Now().Before(end); time.Sleep(time.Millisecond) {
+		data, _ := os.ReadFile(fmt.Sprintf("/proc/%d/task/%[1]d/children", cmd.Process.Pid))
+		child, _ = strconv.Atoi(strings.TrimSpace(string(data)))
+	}
+	if child == 0 {
+		t.Fatal("unshare has started nothing")
+	}
+	if list := orphans(state); slices.ContainsFunc(list, func(o record.Orphan) bool { return o.PID == child }) {
+		t.Errorf("a process in a PID namespace of its own is one: %v", list)
+	}
 	state.Record.UTS = 1
 	if list := orphans(state); list == nil || len(list) != 0 { // looked, and found none
 		t.Errorf("%v", list)
@@ -262,5 +289,47 @@ func TestRefusedStarts(t *testing.T) {
 	data, err := os.ReadFile(filepath.Join(dir, record.FileName))
 	if err != nil || bytes.Count(data, []byte(`"not_started"`)) != 1 || !report(t, dir, record.Options{}).Well {
 		t.Errorf("%s, %v", data, err)
+	}
+}
+
+// TestRecordOfExecsAtTheEnd: execs that begin while the sandbox ends are in the record, or are not counted.
+func TestRecordOfExecsAtTheEnd(t *testing.T) {
+	for round := range 6 {
+		sb, dir := recorded(t, "limits.pids = 30")
+		var began atomic.Int64
+		var all sync.WaitGroup
+		for range 4 {
+			other, err := sb.store.Open("test")
+			if err != nil {
+				t.Fatal(err)
+			}
+			all.Go(func() {
+				defer other.Close()
+				for {
+					r, err := other.Start(Request{Args: []string{"/bin/true"}})
+					if err == nil {
+						began.Add(1)
+						_, err = r.Wait()
+					}
+					if err != nil {
+						if c := codeOf(err); c != fault.SandboxLost && c != fault.SandboxUnavailable {
+							t.Errorf("at the end: %v", err)
+						}
+						return
+					}
+				}
+			})
+		}
+		for began.Load() < 8 {
+			runtime.Gosched()
+		}
+		time.Sleep(time.Duration(round) * time.Millisecond)
+		if err := sb.Delete(nil); err != nil {
+			t.Fatal(err)
+		}
+		all.Wait()
+		if r := report(t, dir, record.Options{}); !r.Well || int64(len(r.Runs)) < began.Load() {
+			t.Errorf("%d have begun, %d are recorded: %v", began.Load(), len(r.Runs), r.Problems)
+		}
 	}
 }

@@ -45,7 +45,9 @@ func (s *Store) endRecord(id string, st *State, why string, key ed25519.PrivateK
 	if why == "" {
 		why = s.endOf(st)
 	}
-	s.awaitLock(id, recordLock) // execs whose event is not written yet; verify names those without one
+	// Execs whose event is not written yet come first, and no other begins: it would be counted and find the record ended. If an
+	// exec is stopped or killed, verify names it.
+	defer s.awaitLock(id, recordLock)()
 	w, err := st.Record.Open()
 	if err != nil {
 		return recording.Error(err)
@@ -118,15 +120,36 @@ func ending(pid int) bool {
 	return procfs.Exiting(pid) && procfs.PidfdWait(f, endsWithin)
 }
 
-// orphans lists the processes that are still in the sandbox's namespaces.
+// orphans lists the processes that are still in the sandbox's namespaces. They are in our own PID namespace: with process 1 the kernel
+// has ended all in the sandbox's. The kernel gives a namespace's number to another one as soon as it is gone, and most of those that
+// get it are of other sandboxes, with a PID namespace of their own.
 func orphans(st *State) []record.Orphan {
 	list := []record.Orphan{}
+	ours, err := os.Readlink("/proc/self/ns/pid")
+	if err != nil {
+		return list
+	}
 	pids, _ := procfs.Pids() // without it there is nothing to be found
 	for _, pid := range pids {
 		link, err := os.Readlink(fmt.Sprintf("/proc/%d/ns/uts", pid))
-		if err == nil && link == fmt.Sprintf("uts:[%d]", st.Record.UTS) && !ending(pid) {
+		if err != nil || link != fmt.Sprintf("uts:[%d]", st.Record.UTS) {
+			continue
+		}
+		if own, err := os.Readlink(fmt.Sprintf("/proc/%d/ns/pid", pid)); err == nil && own == ours && !ending(pid) {
 			list = append(list, record.Orphan{PID: pid, Command: owner.Comm(pid)})
 		}
 	}
 	return list
+}
+
+// keepNumber keeps the kernel from giving the number of the namespace by which orphans finds processes to another one, until release.
+func (sb *Sandbox) keepNumber() (release func()) {
+	if sb.state.Record == nil || sb.proc == nil {
+		return func() {}
+	}
+	fd, err := unix.Openat(int(sb.proc.Fd()), "ns/uts", unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return func() {} // it has ended
+	}
+	return func() { unix.Close(fd) }
 }

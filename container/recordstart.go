@@ -61,6 +61,11 @@ func (sb *Sandbox) startRecord(plan *spec.Plan, o Options) (err error) {
 	if err != nil {
 		return recording.Error(err)
 	}
+	lock, err := openRecordLock(sb.dir)
+	if err != nil {
+		return err
+	}
+	lock.Close()
 	sb.state.Record = &recording.Location{Dir: o.Record, Session: w.Session(), UTS: session.Process.Namespaces["uts"].Inode}
 	return nil
 }

@@ -197,7 +197,7 @@ func (s *Store) sweep(id string) (removed bool, err error) {
 // is an error, and keeps nothing here.
 func (s *Store) remove(id string, c *removal, st *State, why string, key ed25519.PrivateKey) error {
 	defer c.release()
-	s.awaitLock(id, relayproc.Lock) // it has connections to close and events to write
+	s.awaitLock(id, relayproc.Lock)() // it has connections to close and events to write
 	if err := s.removeGroups(id); err != nil {
 		return err
 	}

@@ -356,7 +356,7 @@ func TestDeleteOfWhatLivesUnseen(t *testing.T) {
 func TestAwaitLock(t *testing.T) {
 	s := newStore(t)
 	deadSandbox(t, s, "x", nil)
-	s.awaitLock("x", "never-made")
+	s.awaitLock("x", "never-made")()
 	f, err := s.root.OpenFile("x/some.lock", os.O_CREATE|os.O_RDWR, 0o600)
 	if err == nil {
 		err = flock.Lock(f, unix.LOCK_SH)
@@ -370,11 +370,23 @@ func TestAwaitLock(t *testing.T) {
 		close(told)
 		f.Close()
 	}()
-	s.awaitLock("x", "some.lock")
+	release := s.awaitLock("x", "some.lock")
 	select {
 	case <-told:
 	default:
 		t.Error("it did not wait")
+	}
+	other, err := s.root.Open("x/some.lock")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer other.Close()
+	if flock.Lock(other, unix.LOCK_SH|unix.LOCK_NB) == nil {
+		t.Error("another got the lock before it was released")
+	}
+	release()
+	if err := flock.Lock(other, unix.LOCK_SH|unix.LOCK_NB); err != nil {
+		t.Errorf("after its release: %v", err)
 	}
 }
 

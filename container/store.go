@@ -94,22 +94,28 @@ func (s *Store) lock() (func(), error) {
 	return func() { f.Close() }, nil
 }
 
-// awaitLock waits a moment for the process that holds a lock in a sandbox's directory. Somebody may have stopped them: they will find
-// nothing to write to.
-func (s *Store) awaitLock(id, name string) {
+// awaitLock waits a moment for the processes that hold a lock in a sandbox's directory, and then holds it until release. If somebody has
+// stopped such a process, it will find nothing to write to.
+func (s *Store) awaitLock(id, name string) (release func()) {
 	lock, err := s.root.Open(filepath.Join(id, name))
 	if err != nil {
-		return // nobody ever has
+		return func() {} // nobody ever has held it
 	}
-	free := make(chan struct{})
+	locked, late := make(chan struct{}), make(chan struct{})
 	go func() {
-		defer close(free)
-		defer lock.Close()
 		_ = flock.Lock(lock, unix.LOCK_EX)
+		select {
+		case locked <- struct{}{}:
+		case <-late:
+			lock.Close()
+		}
 	}()
 	select {
-	case <-free:
+	case <-locked:
+		return func() { lock.Close() }
 	case <-time.After(2 * time.Second):
+		close(late)
+		return func() {}
 	}
 }
 

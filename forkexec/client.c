@@ -356,6 +356,7 @@ static void short_exec(struct fx_request *q, char **env)
 	if (prepare(&x, e, &la, q, env) < 0)
 		return;
 	struct signal_state was;
+	limits.unused = 1; // until it has started: where it does not, Go takes the number
 	if (outputs(&x, e, streams) < 0 || (q->input && fx_feed_open(&feed, &x) < 0) || pipe2(status, O_CLOEXEC) < 0 || fx_limits_open(&limits) < 0) {
 		fx_discard_result(e);
 		return;
@@ -370,11 +371,11 @@ static void short_exec(struct fx_request *q, char **env)
 			syscall(SYS_pidfd_send_signal, x.reaper_pidfd, SIGKILL, NULL, 0);
 			waitid(P_PIDFD, (id_t)x.reaper_pidfd, NULL, WEXITED | __WALL);
 		}
-		limits.unused = 1;
 		fx_limits_close(&limits);
 		fx_discard_result(e);
 		return; // Go tries again, and reports the error
 	}
+	limits.unused = 0;
 	e->launcher = limits.measure ? fx_high_water() : 0;
 	fx_limits_started(&limits);
 	fx_event_started(e, &la, q->argv[0]);

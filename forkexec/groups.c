@@ -138,12 +138,12 @@ struct counts { uint64_t last, running; };
 
 // count changes the file that all execs of a sandbox share, and what depends on it: the helpers of those that run are
 // counted by the kernel too, and are not the program's to use. A launcher that was killed is counted for ever, which
-// leaves programs a little more room together, and no single one any.
+// leaves programs a little more room together, and no single one any. Where it fails nothing has been counted.
 static int count(struct fx_limits *l, int change)
 {
 	if (l->state < 0)
 		return 0;
-	struct counts c = {0, 0};
+	struct counts c = {0, 0}, was;
 	const struct fx_cgroup *g = fx_group_of(l, FX_PIDS);
 	int fd = openat(l->state, "execs", (change > 0 ? O_CREAT : 0) | O_RDWR | O_CLOEXEC, 0600), result = -1;
 	l->failed = "execs";
@@ -154,6 +154,7 @@ static int count(struct fx_limits *l, int change)
 			goto out;
 	if (pread(fd, &c, sizeof c, 0) < 0)
 		goto out;
+	was = c;
 	c.last += change > 0 && !l->check;
 	c.last -= change < 0 && l->unused && c.last == l->number;
 	c.running += c.running > 0 || change > 0 ? (uint64_t)change : 0;
@@ -167,6 +168,10 @@ static int count(struct fx_limits *l, int change)
 		int n = snprintf(path, sizeof path, "%s/%s", g->parent, g->shared);
 		l->failed = g->shared;
 		result = n < (int)sizeof path ? put_number(path, l->sandbox_pids + (int64_t)c.running) : -1; // their reapers
+		int saved = errno;
+		if (result < 0 && change > 0 && pwrite(fd, &was, sizeof was, 0) == sizeof was)
+			l->number = 0; // the sandbox's group is gone: it ends just now
+		errno = saved;
 	} else if (l->nproc) {
 		uint64_t helpers = HELPERS * c.running, most = helpers < SLACK ? SLACK : helpers;
 		l->nproc = l->sandbox_pids > 0 ? (uint64_t)l->sandbox_pids + 1 + most : 0;

@@ -43,6 +43,22 @@ func TestUsernsEscapes(t *testing.T) {
 	})
 }
 
+// mountByDescriptor mounts as runc and crun do, which name what they mount on by a descriptor.
+const mountByDescriptor = `
+import ctypes, os
+libc = ctypes.CDLL(None, use_errno=True)
+def mount(target): return 0 if libc.mount(b"none", target.encode(), b"tmpfs", 0, b"size=64k") == 0 else ctypes.get_errno()
+os.makedirs("/tmp/t/sub", exist_ok=True); os.chdir("/tmp/t")
+d, f = os.open("/tmp/t", os.O_PATH), os.open("/etc/passwd", os.O_PATH)
+for name in ["/proc/self/fd/%d/sub" % d, "/proc/thread-self/fd/%d" % d, "/dev/fd/%d" % os.open("/tmp", os.O_PATH), "/proc/self/root/tmp"]:
+    before = os.stat(name).st_dev
+    assert mount(name) == 0, name
+    path = os.readlink(name) if "/sub" not in name and "root" not in name else {True: "/tmp/t/sub", False: "/tmp"}["/sub" in name]
+    assert os.stat(path).st_dev != before, path
+assert mount("/proc/self/cwd/") == 0
+assert mount("/proc/self/fd/%d" % f) == 20 and mount("/proc/self/fd/99") == 2 and mount("/proc/self/fd/x") == 2 and mount("/proc/self/../1/root") == 2
+`
+
 //go:embed testdata/userns.py
 var usernsProgram string
 
@@ -65,6 +81,7 @@ func TestUserns(t *testing.T) {
 		b.create("off", whole(false))
 		for _, program := range [][]string{
 			{"unshare", "-Urmpf", "--net", "--ipc", "--uts", "--cgroup", "sh", "-c", "test $(id -u) = 0 && hostname x && mount -t tmpfs -o size=1M none /tmp && touch /tmp/f && umount /tmp"},
+			{"unshare", "-Urmpf", "python3", "-c", mountByDescriptor},
 			{"bwrap", "--ro-bind", "/", "/", "--dev", "/dev", "--unshare-all", "/bin/true"},
 			{
 				"bwrap", "--ro-bind", "/", "/", "--dev", "/dev", "--ro-bind", "/proc", "/proc", "--tmpfs", "/tmp", "--bind", b.path("work"), b.path("work"), "--unshare-all", "--hostname", "x",

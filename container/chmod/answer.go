@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -61,10 +62,11 @@ func Answer(listener *os.File) error {
 		return err
 	}
 	var a answerer
+	wait := 0 // milliseconds
 	return raw.Read(func(fd uintptr) bool {
 		for {
 			p := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
-			n, err := unix.Poll(p, 0)
+			n, err := unix.Poll(p, wait)
 			switch {
 			case errors.Is(err, unix.EINTR):
 			case err != nil, n > 0 && p[0].Revents&unix.POLLIN == 0: // nobody is left
@@ -73,6 +75,7 @@ func Answer(listener *os.File) error {
 				return false
 			default:
 				a.one(fd)
+				wait = -1 // on its own thread: to let Go's poller wait would take longer than the answer
 			}
 		}
 	})
@@ -80,8 +83,11 @@ func Answer(listener *os.File) error {
 
 // answerer has the rights of the program as soon as that has asked.
 type answerer struct {
+	locked bool // it has a thread of its own
 	became bool
 	mounts int // that have been made
+	pace   pace
+	beside time.Duration // what took other threads for the call that is being answered
 }
 
 // byNumber are the calls by their numbers.
@@ -97,6 +103,13 @@ var byNumber = sync.OnceValue(func() map[int32]arguments { //nolint:gochecknoglo
 
 func (s *answerer) one(listener uintptr) {
 	var a asked
+	if !s.locked {
+		runtime.LockOSThread() // and not unlocked: the thread ends with the goroutine
+		s.locked = true
+		s.pace.thread = threadTime() // it may have been another goroutine's
+	}
+	s.beside = 0
+	defer func() { time.Sleep(s.pace.after(threadTime(), s.beside)) }()
 	if ioctl(listener, notifyRecv, unsafe.Pointer(&a)) != nil {
 		return // it was killed meanwhile
 	}
@@ -142,7 +155,6 @@ func (s *answerer) answer(listener uintptr, a *asked) error {
 		return s.mount(theirCall{proc: proc}, a, valid)
 	}
 	if !s.became { // all that ask here have the same ids, because a program cannot change its own
-		runtime.LockOSThread() // and not unlocked: the thread ends with the goroutine
 		uid, gid, err := owner(proc)
 		if err == nil {
 			err = transfer.Become(uid, gid)
@@ -174,9 +186,11 @@ func (s *answerer) mount(c theirCall, a *asked, valid func() bool) error {
 	if s.mounts == maxMounts {
 		return unix.ENOSPC
 	}
-	done := make(chan unix.Errno)
+	began, done := time.Now(), make(chan unix.Errno)
 	go func() { done <- c.mount(a, valid) }()
-	if errno := <-done; errno != 0 {
+	errno := <-done
+	s.beside = time.Since(began)
+	if errno != 0 {
 		return errno
 	}
 	s.mounts++

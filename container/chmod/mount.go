@@ -56,10 +56,42 @@ func (c theirCall) mount(a *asked, valid func() bool) unix.Errno {
 		}
 		defer unix.Close(*o.fd)
 	}
+	if link, beyond, ok := ownLink(m.Target); ok {
+		at, err := unix.Openat(c.proc, link, directory, 0)
+		if err != nil {
+			return errnoOf(err)
+		}
+		defer unix.Close(at)
+		m.Cwd, m.Target = at, "./"+beyond
+	}
 	if !valid() {
 		return unix.EPERM
 	}
 	return m.Mount()
+}
+
+// ownLink takes a path apart that begins with a link of the process to what it has open itself, as runc and crun name what they mount on.
+// For the process that mounts, /proc/self is another, or none.
+func ownLink(name string) (link, beyond string, ok bool) {
+	for _, dir := range []string{"/proc/self/", "/proc/thread-self/", "/dev/fd/"} {
+		rest, found := strings.CutPrefix(name, dir)
+		if !found {
+			continue
+		}
+		if dir == "/dev/fd/" {
+			rest = "fd/" + rest
+		}
+		link, beyond, _ = strings.Cut(rest, "/")
+		if link == "fd" {
+			link, beyond, _ = strings.Cut(beyond, "/")
+			if _, err := strconv.ParseUint(link, 10, 31); err != nil {
+				return "", "", false
+			}
+			return "fd/" + link, beyond, true
+		}
+		return link, beyond, link == "cwd" || link == "root"
+	}
+	return "", "", false
 }
 
 // request reads the arguments, and refuses what may not be mounted.

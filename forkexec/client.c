@@ -376,7 +376,7 @@ static void short_exec(struct fx_request *q, char **env)
 		return; // Go tries again, and reports the error
 	}
 	limits.unused = 0;
-	e->launcher = limits.measure ? fx_high_water() : 0;
+	e->launcher = limits.measure ? fx_high_water() : fx_own_most();
 	fx_limits_started(&limits);
 	fx_event_started(e, &la, q->argv[0]);
 	e->relay_gone = relay_gone(&limits, &la);

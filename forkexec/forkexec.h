@@ -111,6 +111,7 @@ struct fx_limits {
 	int64_t written, written_last, written_gone;
 	int64_t memory_peak, tasks_peak, oom_kills, pids_events, pids_before;
 	int64_t largest;        // the most memory that a process was seen with, where nobody counts it
+	int64_t running_us, seen_us, closed_us; // when the program was executed, when largest was last looked for, and when all had ended
 
 	// What hidden.c, sockets.c and memory.c know from their last looks.
 	void *seen;
@@ -333,6 +334,7 @@ enum fx_hole {
 };
 
 int64_t fx_high_water(void);
+int64_t fx_own_most(void);
 int64_t fx_used_memory(const struct fx_limits *l, int64_t maxrss, int64_t launcher);
 int64_t fx_used_cpu(const struct fx_limits *l, int64_t cpu_us);
 int64_t fx_json_text(char *to, const char *from, size_t n);

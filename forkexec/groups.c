@@ -218,6 +218,7 @@ static void close_groups(struct fx_limits *l)
 // fx_limits_started is called once the program has been executed.
 void fx_limits_started(struct fx_limits *l)
 {
+	l->running_us = fx_now_us();
 	if (l->pids > 0 && !fx_group_of(l, FX_PIDS))
 		l->tasks_peak = 1; // the program; that nobody has looked yet must not mean that nobody does
 	close_groups(l);
@@ -247,6 +248,7 @@ static void read_groups(struct fx_limits *l)
 // fx_limits_close reads what the groups have counted and, unless they go with the sandbox, removes them. Every process of the exec is gone.
 void fx_limits_close(struct fx_limits *l)
 {
+	l->closed_us = fx_now_us();
 	fx_limits_stop(l);
 	read_groups(l);
 	close_groups(l);

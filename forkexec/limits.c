@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -350,10 +351,22 @@ int64_t fx_high_water(void)
 	return fx_field(text, "\nVmHWM:") * 1024 + (1 << 20);
 }
 
-// fx_used_memory is what an exec has used, of which maxrss is what the kernel says of its largest process.
+// fx_own_most is fx_high_water of a launcher that has no time to read its status. It may be its caller's.
+int64_t fx_own_most(void)
+{
+	struct rusage own;
+	return getrusage(RUSAGE_SELF, &own) < 0 ? INT64_MAX : own.ru_maxrss * 1024 + (1 << 20);
+}
+
+// fx_used_memory is what an exec has used, of which maxrss is what the kernel says of its largest process: that, if it is more than the
+// launcher had, or else what was seen in the second half of the program's time. -1: it has ended before.
 int64_t fx_used_memory(const struct fx_limits *l, int64_t maxrss, int64_t launcher)
 {
-	return most(l->measure && maxrss <= launcher ? l->largest : maxrss, l->memory_peak);
+	if (maxrss > launcher)
+		return most(maxrss, l->memory_peak);
+	if (l->largest == 0 || l->seen_us - l->running_us < l->closed_us - l->seen_us)
+		return -1;
+	return most(l->largest, l->memory_peak);
 }
 
 int64_t fx_used_cpu(const struct fx_limits *l, int64_t cpu_us) { return most(cpu_us, l->cpu_used_us); }

@@ -42,6 +42,7 @@ void fx_resident(struct fx_look *k, const char *pid)
 	char text[STATUS_SIZE], path[PROC_PATH];
 	if (!fx_alive(k, pid, text, path))
 		return;
+	k->l->seen_us = fx_now_us();
 	k->l->largest = most(k->l->largest, kilobytes(text, "\nVmHWM:"));
 	k->rss += own_of(text);
 	k->shared += kilobytes(text, "\nRssShmem:");

@@ -41,7 +41,7 @@ type Status struct {
 	Lost    bool
 	Wait    unix.WaitStatus
 	CPU     time.Duration // user and system time of the program and of every descendant that was waited for
-	MaxRSS  int64         // bytes, of the largest process
+	MaxRSS  int64         // bytes, of the largest process; -1 where it ended before that was known
 	Written int64         // bytes written to block devices, as getrusage counts them
 	Tasks   int           // processes and threads started
 	Left    int           // processes that were still there when the program ended

@@ -191,7 +191,8 @@ func (m *limits) group(g *Group) C.struct_fx_cgroup {
 	return c
 }
 
-func micros(d time.Duration) C.int64_t { return C.int64_t(d.Microseconds()) }
+// micros rounds up: 0 would be no limit.
+func micros(d time.Duration) C.int64_t { return C.int64_t((d + time.Microsecond - 1).Microseconds()) }
 
 // name is what the exec is called: "e000001".
 func (m *limits) name() string { return fmt.Sprintf("e%06d", uint64(m.c.number)) }

@@ -87,7 +87,7 @@ func guardedIn(source string, g Ground) ([]rootfs.Grant, error) {
 }
 
 func groundError(what string, err error) error {
-	return fault.New(fault.GrantHoldsTrusted, "", "find out where %q is: %v", what, err)
+	return fault.New(fault.GrantHoldsTrusted, "", "find out where %q is: %w", what, err)
 }
 
 func places(list []Shown) []hostfs.Location {

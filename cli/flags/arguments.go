@@ -17,7 +17,7 @@ import (
 // Duration is the value of a flag, or 0 without the flag.
 func Duration(c *cli.Context, name string) (time.Duration, error) {
 	text := c.String(name)
-	if text == "" {
+	if text == "" && !c.IsSet(name) {
 		return 0, nil
 	}
 	d, err := units.ParseDuration(text)

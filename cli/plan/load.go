@@ -11,6 +11,7 @@ import (
 	"io"
 	"io/fs"
 	"path/filepath"
+	"unicode/utf8"
 
 	"github.com/sandboxrun/sandboxrun/cli/caller"
 	"github.com/sandboxrun/sandboxrun/cli/flags"
@@ -38,6 +39,10 @@ func Load(p *caller.Caller, from Source) (*policy.Policy, error) {
 		}
 		if err := checkWorkspace(p); err != nil {
 			return nil, err
+		}
+		if !utf8.ValidString(p.Cwd) {
+			return nil, fault.Usage(fmt.Sprintf("the current directory %q has a name that is not UTF-8, so it cannot be the workspace", p.Cwd),
+				"rename it, or give a policy with --policy; [[bind]] can show it by a symlink to it")
 		}
 		def := policy.Default(p.Cwd)
 		def.Env, def.Home, def.Cwd, def.Flags = in.Env, in.Home, in.Cwd, in.Flags

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/base64"
 	"encoding/json"
+	"fmt"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -145,9 +146,9 @@ type Usage struct {
 	// memory is limited. A program that stays below what the launcher had when it started the exec is known by looks alone. It is nil
 	// if such a program ended before a look, or none was started.
 	MaxRSSBytes  *int64 `json:"max_rss_bytes"`
-	WrittenBytes int64 `json:"written_bytes"`   // to block devices, as getrusage counts
-	Processes    int   `json:"processes"`       // processes and threads started
-	Steps        int64 `json:"steps,omitempty"` // that the guard has counted
+	WrittenBytes int64  `json:"written_bytes"`   // to block devices, as getrusage counts
+	Processes    int    `json:"processes"`       // processes and threads started
+	Steps        int64  `json:"steps,omitempty"` // that the guard has counted
 }
 
 // Error is why a program was not started, or its sandbox lost.
@@ -255,7 +256,7 @@ func (r *Result) Ended(st forkexec.Status) {
 		r.SetFinding(FindingUnavailable)
 		r.Error = &Error{Code: fault.SandboxLost, Message: "the sandbox ended under the program"}
 	case st.Wait.Signaled():
-		name := unix.SignalName(st.Wait.Signal())
+		name := signalName(st.Wait.Signal())
 		r.Outcome, r.Signal, r.ExitCode = Signaled, &name, exitSignal+int(st.Wait.Signal())
 		r.SetFinding(FindingFailed)
 	default:
@@ -263,6 +264,23 @@ func (r *Result) Ended(st forkexec.Status) {
 		if r.ExitCode != 0 {
 			r.SetFinding(FindingFailed)
 		}
+	}
+}
+
+// signalName names real-time signals as kill(1) does. The C library keeps the first two for itself.
+func signalName(s unix.Signal) string {
+	const first, last = 34, 64
+	switch name := unix.SignalName(s); {
+	case name != "":
+		return name
+	case s == first:
+		return "SIGRTMIN"
+	case s > first && s < last:
+		return fmt.Sprintf("SIGRTMIN+%d", int(s)-first)
+	case s == last:
+		return "SIGRTMAX"
+	default:
+		return fmt.Sprintf("SIG%d", int(s))
 	}
 }
 

@@ -37,6 +37,12 @@ func (s *Store) Delete(id string, key ed25519.PrivateKey) error {
 			return sb.Delete(key)
 		}
 		return s.removeDead(id, key)
+	case errors.As(err, &e) && e.Code == fault.NotFound:
+		if sb := s.find(id); sb != nil { // somebody has removed its directory
+			defer sb.Close()
+			sb.end()
+			return nil
+		}
 	}
 	return err
 }

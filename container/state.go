@@ -159,6 +159,9 @@ func (s *Store) Open(id string) (*Sandbox, error) {
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, s.noState(id)
 	}
+	if _, known := errors.AsType[*Error](err); err != nil && !known {
+		err = fail(fault.StateUnusable, fault.DiskHint, "open sandbox %q: %w", id, err)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -206,6 +209,10 @@ func (s *Store) noState(id string) error {
 	if _, err := s.root.Lstat(id); err != nil {
 		return fail(fault.NotFound, "sandboxrun list shows those that exist", "there is no sandbox %q", id)
 	}
+	if sb := s.find(id); sb != nil {
+		sb.Close()
+		return s.changed(id, "its file state.json is gone")
+	}
 	if s.alive(id) {
 		return fail(fault.NotReady, "wait until its create has returned", "sandbox %q is still being created", id)
 	}
@@ -222,6 +229,10 @@ func lostHint(st *State) string {
 // lost is the error if process 1 has ended, or is about to.
 func (sb *Sandbox) lost() error {
 	sb.store.awaitEnd(sb.state.ID)
+	if sb.store.alive(sb.state.ID) {
+		return fail(fault.SandboxLost, "use it from the container, or the namespaces, where it was made",
+			"sandbox %q runs, but its process 1 cannot be found", sb.state.ID)
+	}
 	return fail(fault.SandboxLost, lostHint(sb.state), "sandbox %q has ended", sb.state.ID)
 }
 

@@ -81,11 +81,8 @@ func (s *Store) Close() { s.root.Close() }
 // microseconds, never while a sandbox is built.
 func (s *Store) lock() (func(), error) {
 	f, err := s.root.OpenFile(".lock", os.O_CREATE|os.O_RDWR, 0o600)
-	if fault.FullDisk(err) {
-		return nil, fail(fault.StateUnusable, fault.DiskHint, "lock state directory: %w", err)
-	}
 	if err != nil {
-		return nil, fmt.Errorf("lock state directory: %w", err)
+		return nil, fail(fault.StateUnusable, fault.DiskHint, "lock state directory: %w", err)
 	}
 	if err := flock.Lock(f, unix.LOCK_EX); err != nil {
 		f.Close()

@@ -37,8 +37,11 @@ func Usage(message, hint string) *Error {
 	return &Error{Code: UsageCode, Hint: hint, Err: errors.New(message)}
 }
 
-// DiskHint is for errors of writing the state.
-const DiskHint = "is the disk full? another place: --root DIR"
+// DiskHint is for errors of writing the state. WriteHint takes its place where the caller may not write.
+const (
+	DiskHint  = "is the disk full? another place: --root DIR"
+	WriteHint = "the state directory must be one that you can write: choose another with --root DIR"
+)
 
 // FullDisk reports whether writing the state has failed for want of room. To calls that write no file ENOSPC means something
 // else.

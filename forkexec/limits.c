@@ -359,12 +359,13 @@ int64_t fx_own_most(void)
 }
 
 // fx_used_memory is what an exec has used, of which maxrss is what the kernel says of its largest process: that, if it is more than the
-// launcher had, or else what was seen in the second half of the program's time. -1: it has ended before.
+// launcher had, or else what was seen in the last three quarters of the program's time. -1: it has ended before. Each look comes after twice the
+// time of the last.
 int64_t fx_used_memory(const struct fx_limits *l, int64_t maxrss, int64_t launcher)
 {
 	if (maxrss > launcher)
 		return most(maxrss, l->memory_peak);
-	if (l->largest == 0 || l->seen_us - l->running_us < l->closed_us - l->seen_us)
+	if (l->largest == 0 || 3 * (l->seen_us - l->running_us) < l->closed_us - l->seen_us)
 		return -1;
 	return most(l->largest, l->memory_peak);
 }

@@ -5,13 +5,16 @@
 package caller
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"strings"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/sandboxrun/sandboxrun/container/result"
+	"github.com/sandboxrun/sandboxrun/fault"
 )
 
 // Caller is the caller of one run of the command.
@@ -30,7 +33,7 @@ type Caller struct {
 	Timings *Timings // nil: nobody asks
 
 	Cwd    string
-	CwdErr error // the caller's directory no longer exists
+	CwdErr error // the caller's directory no longer exists, or cannot be found
 }
 
 // New is the caller whose process started this one. closed are its closed standard streams, as bits 0 to 2.
@@ -41,6 +44,14 @@ func New(args, environ []string, stdin, stdout, stderr *os.File, closed int) *Ca
 	}
 	c.Cwd, c.CwdErr = os.Getwd()
 	return c
+}
+
+// NoCwd says what CwdErr means to the caller.
+func (c *Caller) NoCwd() string {
+	if errors.Is(c.CwdErr, fs.ErrNotExist) {
+		return "the current directory no longer exists"
+	}
+	return fmt.Sprintf("the current directory cannot be opened: %v", fault.Cause(c.CwdErr))
 }
 
 func environment(environ []string) map[string]string {

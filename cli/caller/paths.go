@@ -77,7 +77,7 @@ func (c *Caller) OnHost(what, name string) (string, error) {
 	case filepath.IsAbs(name):
 		return name, nil
 	case c.CwdErr != nil:
-		return "", fault.Usage("the current directory no longer exists", "give "+what+" an absolute path")
+		return "", fault.Usage(c.NoCwd(), "give "+what+" an absolute path")
 	}
 	return c.Cwd + "/" + name, nil
 }

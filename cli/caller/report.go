@@ -4,7 +4,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"os"
 	"strings"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/sandboxrun/sandboxrun/container/diagnose"
 	"github.com/sandboxrun/sandboxrun/container/result"
@@ -20,6 +23,12 @@ func Describe(err error) *result.Error {
 	}
 	if hint := diagnose.Scarce(err); hint != "" && d.Code != fault.LimitReached {
 		d.Code, d.Hint = fault.LimitReached, hint
+	}
+	if d.Hint == fault.DiskHint && (errors.Is(err, unix.EACCES) || errors.Is(err, unix.EPERM) || errors.Is(err, unix.EROFS)) {
+		d.Hint = fault.WriteHint
+	}
+	if _, missing := os.Stat("/proc/self/fd"); missing != nil && d.Code != fault.UsageCode {
+		d.Hint = "/proc is not mounted here, and sandboxrun needs it: mount -t proc proc /proc"
 	}
 	return d
 }

@@ -243,7 +243,7 @@ func absolute(p *caller.Caller, name string) (string, error) {
 	case strings.HasPrefix(name, "/"):
 		return name, nil
 	case p.CwdErr != nil:
-		return "", fault.Usage("the current directory no longer exists", "write the whole path")
+		return "", fault.Usage(p.NoCwd(), "write the whole path")
 	}
 	return p.Cwd + "/" + strings.TrimPrefix(name, "./"), nil
 }

@@ -25,7 +25,7 @@ func Load(p *caller.Caller, from Source) (*policy.Policy, error) {
 	in := policy.Input{Env: p.Env, Home: p.Env["HOME"], ReadFile: flags.ReadFile, Cwd: p.Cwd, Flags: from.Grants}
 	if p.CwdErr != nil && len(in.Flags) > 0 {
 		return nil, fault.Usage(
-			"the current directory no longer exists, so --"+in.Flags[0].Name+" has nothing to be relative to",
+			p.NoCwd()+", so --"+in.Flags[0].Name+" has nothing to be relative to",
 			"change to another directory, or give a policy with --policy",
 		)
 	}
@@ -33,7 +33,7 @@ func Load(p *caller.Caller, from Source) (*policy.Policy, error) {
 	case name == "" && from.Workspace && from.Inline == nil:
 		if p.CwdErr != nil {
 			return nil, fault.Usage(
-				"the current directory no longer exists",
+				p.NoCwd(),
 				"change to another directory, or give a policy with --policy",
 			)
 		}

@@ -71,7 +71,7 @@ func (g Grants) View(p *caller.Caller, name string) (v container.View, err error
 		return v, nil
 	}
 	if p.CwdErr != nil {
-		return v, fault.Usage("the current directory no longer exists, so --"+g[0].Name+" has nothing to be relative to", "change to another directory")
+		return v, fault.Usage(p.NoCwd()+", so --"+g[0].Name+" has nothing to be relative to", "change to another directory")
 	}
 	v.View, err = policy.ViewOf(policy.Input{Cwd: p.Cwd, Home: p.Env["HOME"], Env: p.Env, Flags: g})
 	return v, err

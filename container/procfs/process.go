@@ -9,6 +9,7 @@ import (
 	"runtime"
 	"strconv"
 	"strings"
+	"sync"
 
 	"golang.org/x/sys/unix"
 )
@@ -30,14 +31,36 @@ func Pids() ([]int, error) {
 	return list, err
 }
 
-// StartTime is when a process started, in clock ticks since boot.
+// StartTime is when a process started, in clock ticks since boot, for every process of the machine: in a time namespace /proc has
+// other numbers.
 func StartTime(pid int) (uint64, error) {
 	fields, err := Stat(pid)
 	if err != nil {
 		return 0, err
 	}
-	return strconv.ParseUint(fields[19], 10, 64)
+	start, err := strconv.ParseUint(fields[19], 10, 64)
+	return SinceBoot(start), err
 }
+
+// SinceBoot is a start time as /proc shows it to this process, less the offset of its time namespace.
+func SinceBoot(start uint64) uint64 { return start - uint64(bootOffset()) }
+
+// bootOffset is what the time namespace of this process adds to times since boot, in clock ticks. It is 0 where the kernel has none.
+var bootOffset = sync.OnceValue(func() int64 { //nolint:gochecknoglobals // read once
+	const ticks = 100 // a second: USER_HZ of every architecture here
+	data, err := os.ReadFile("/proc/self/timens_offsets")
+	if err != nil {
+		return 0
+	}
+	_, rest, _ := strings.Cut(string(data), "boottime")
+	fields := strings.Fields(rest)
+	if len(fields) < 2 {
+		return 0
+	}
+	seconds, _ := strconv.ParseInt(fields[0], 10, 64)
+	nanos, _ := strconv.ParseInt(fields[1], 10, 64)
+	return seconds*ticks + nanos*ticks/1e9
+})
 
 // Exiting reports whether a process has begun to end: then it has no descriptors and namespaces any more, but its pidfd says
 // nothing until all that is in its PID namespace is gone.

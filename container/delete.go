@@ -116,11 +116,32 @@ func (sb *Sandbox) end() {
 	if sb.init == nil {
 		return
 	}
+	uts, err := os.Readlink(fmt.Sprintf("/proc/self/fd/%d/ns/uts", sb.proc.Fd()))
+	defer sb.keepNumber()()
 	sb.KillInit()
-	procfs.PidfdWait(sb.init, -1)
+	for !procfs.PidfdWait(sb.init, stuckAfter) {
+		if err == nil && !anyIn(uts) {
+			return
+		}
+	}
 	if sb.child {
 		_ = unix.Waitid(unix.P_PIDFD, int(sb.init.Fd()), nil, unix.WEXITED, nil)
 	}
+}
+
+// stuckAfter is after how long delete looks at why process 1 has not ended, in milliseconds.
+const stuckAfter = 300
+
+// anyIn reports whether a process is in this UTS namespace, which all of a sandbox's processes share. One that has ended is in none, though
+// process 1 cannot be gone until its parent, the launcher of an exec, has waited for it: and that may have been stopped (Ctrl-Z).
+func anyIn(uts string) bool {
+	pids, err := procfs.Pids()
+	for _, pid := range pids {
+		if link, e := os.Readlink(fmt.Sprintf("/proc/%d/ns/uts", pid)); e == nil && link == uts {
+			return true
+		}
+	}
+	return err != nil
 }
 
 // cgroupName names a sandbox's cgroups. Two stores may each have a sandbox of one id.

@@ -144,7 +144,7 @@ func orphans(st *State) []record.Orphan {
 
 // keepNumber keeps the kernel from giving the number of the namespace by which orphans finds processes to another one, until release.
 func (sb *Sandbox) keepNumber() (release func()) {
-	if sb.state.Record == nil || sb.proc == nil {
+	if sb.proc == nil {
 		return func() {}
 	}
 	fd, err := unix.Openat(int(sb.proc.Fd()), "ns/uts", unix.O_RDONLY|unix.O_CLOEXEC, 0)

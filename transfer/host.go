@@ -2,6 +2,7 @@ package transfer
 
 import (
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"io"
 	"io/fs"
@@ -10,10 +11,12 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/sandboxrun/sandboxrun/fault"
 )
 
-// HostSink writes what is read to one new file or directory of the host. Nothing that stands there is followed: a file replaces what
-// has its name, and a directory must not be there yet. The program may be able to write in the directory above.
+// HostSink writes what is read to one new file or directory of the host. Nothing that stands there is followed: a file replaces a file or
+// symlink that has its name, and a directory must not be there yet. The program may be able to write in the directory above.
 type HostSink struct {
 	Parent *os.File // the directory above; may be O_PATH
 	Name   string   // in it
@@ -66,7 +69,9 @@ func (h *HostSink) Dir(name string, mode fs.FileMode) error {
 	if err != nil {
 		return err
 	}
-	if err := unix.Mkdirat(dir, base, 0o700); err != nil {
+	if err := unix.Mkdirat(dir, base, 0o700); errors.Is(err, unix.EEXIST) {
+		return fault.New(fault.OutputExists, "remove it, or name another directory", "make directory %q: %w", base, err)
+	} else if err != nil {
 		return fmt.Errorf("make directory %q: %w", base, err)
 	}
 	fd, err := unix.Openat(dir, base, directory, 0)
@@ -76,6 +81,26 @@ func (h *HostSink) Dir(name string, mode fs.FileMode) error {
 	f := os.NewFile(uintptr(fd), base)
 	h.dirs = append(h.dirs, hostDir{f, name, mode})
 	return h.own(f)
+}
+
+// replaceable refuses what a file must not take the place of: a device, a pipe, or a name of one, such as /dev/stdout, is the whole machine's.
+// Any other symlink is replaced, and not followed.
+func replaceable(dir int, base string) error {
+	var st unix.Stat_t
+	if unix.Fstatat(dir, base, &st, unix.AT_SYMLINK_NOFOLLOW) != nil {
+		return nil
+	}
+	switch st.Mode & unix.S_IFMT {
+	case unix.S_IFREG:
+		return nil
+	case unix.S_IFLNK:
+		buf := make([]byte, len("/proc/"))
+		n, err := unix.Readlinkat(dir, base, buf)
+		if to := string(buf[:max(n, 0)]); err == nil && to != "/proc/" && !strings.HasPrefix(to, "/dev/") {
+			return nil
+		}
+	}
+	return fault.New(fault.OutputExists, "name another file", "%q: it is there already and is no ordinary file", base)
 }
 
 func (h *HostSink) own(f *os.File) error {
@@ -89,6 +114,9 @@ func (h *HostSink) own(f *os.File) error {
 func (h *HostSink) File(name string, mode fs.FileMode, data io.Reader) error {
 	dir, base, err := h.at(name)
 	if err != nil {
+		return err
+	}
+	if err := replaceable(dir, base); err != nil {
 		return err
 	}
 	tmp := ".sandboxrun-" + strings.ToLower(rand.Text())

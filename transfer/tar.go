@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TarSink writes what is read to one new archive of the host, which appears whole or not at all and replaces what has its name. No owner and
+// TarSink writes what is read to one new archive of the host, which appears whole or not at all and replaces a file that has its name. No owner and
 // no time is in it. A directory is the archive's top: its files have paths below ".".
 type TarSink struct {
 	Parent *os.File // the directory above; may be O_PATH
@@ -26,6 +26,9 @@ type TarSink struct {
 
 func (t *TarSink) header(h *tar.Header) error {
 	if t.w == nil {
+		if err := replaceable(int(t.Parent.Fd()), t.Name); err != nil {
+			return err
+		}
 		t.tmp = ".sandboxrun-" + strings.ToLower(rand.Text())
 		fd, err := unix.Openat(int(t.Parent.Fd()), t.tmp, newFile, 0o600)
 		if err != nil {

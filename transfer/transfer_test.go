@@ -214,6 +214,26 @@ func TestHostSink(t *testing.T) {
 	if err := read("d/z", "l"); err != nil {
 		t.Fatal(err)
 	}
+	// A pipe, a directory and the name of a device stay what they are.
+	if err := os.Symlink("/proc/self/fd/1", filepath.Join(to, "stdout")); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Mkfifo(filepath.Join(to, "pipe"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"stdout", "pipe", "copy"} {
+		before, _ := os.Lstat(filepath.Join(to, name))
+		err := read("d/z", name)
+		e, _ := errors.AsType[*fault.Error](err)
+		after, lerr := os.Lstat(filepath.Join(to, name))
+		if e == nil || e.Code != fault.OutputExists || lerr != nil || !os.SameFile(before, after) {
+			t.Errorf("%s: %v, %v", name, err, lerr)
+		}
+		tar := &TarSink{Parent: parent, Name: name}
+		if err := tar.Dir(".", 0o755); err == nil {
+			t.Errorf("an archive took the place of %s", name)
+		}
+	}
 	if data, _ := os.ReadFile(filepath.Join(to, "outside")); string(data) != "kept" {
 		t.Errorf("the link was followed: %q", data)
 	}

@@ -83,7 +83,7 @@ func TestEventLines(t *testing.T) {
 	failed := result.FindingFailed
 	r := &Running{Name: "e000001", sb: sb}
 	results := []*result.Result{
-		{Outcome: result.Exited, Usage: result.Usage{WallMS: 12.1, CPUMS: 9.034, MaxRSSBytes: new(int64(9437184))}, Warnings: []string{`"a" <b>`}},
+		{Outcome: result.Exited, Usage: result.Usage{WallMS: 12.1, CPUMS: 9.034, MaxRSSBytes: 9437184}, Warnings: []string{`"a" <b>`}},
 		{Outcome: result.Signaled, ExitCode: 143, Finding: &failed},
 	}
 	if err := errors.Join(sb.noteCreated(), r.noteStarted("python3"), r.noteEnded(results[0]), r.noteEnded(results[1])); err != nil {
@@ -94,7 +94,7 @@ func TestEventLines(t *testing.T) {
 ` + at + `"exec_started","exec":"e000001","command":"python3"}
 ` + at + `"warning","exec":"e000001","message":"\"a\" <b>"}
 ` + at + `"exec_ended","exec":"e000001","outcome":"exited","finding":null,"exit_code":0,"wall_ms":12.1,"cpu_ms":9.034,"max_rss_bytes":9437184}
-` + at + `"exec_ended","exec":"e000001","outcome":"signaled","finding":"PROGRAM_FAILED","exit_code":143,"wall_ms":0,"cpu_ms":0,"max_rss_bytes":null}
+` + at + `"exec_ended","exec":"e000001","outcome":"signaled","finding":"PROGRAM_FAILED","exit_code":143,"wall_ms":0,"cpu_ms":0,"max_rss_bytes":0}
 `
 	got := regexp.MustCompile(`"20\d\d-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{9}Z"`).ReplaceAllString(readEvents(t, sb, journal.File), `"TIME"`)
 	if got != want {
@@ -333,7 +333,7 @@ func TestLateEventsMakeNothing(t *testing.T) {
 func BenchmarkEvents(b *testing.B) {
 	_, sb := eventStore(b)
 	r := &Running{Name: "e000001", sb: sb}
-	res := &result.Result{Outcome: result.Exited, Usage: result.Usage{WallMS: 12.1, CPUMS: 9.034, MaxRSSBytes: new(int64(9437184))}}
+	res := &result.Result{Outcome: result.Exited, Usage: result.Usage{WallMS: 12.1, CPUMS: 9.034, MaxRSSBytes: 9437184}}
 	b.Run("start", func(b *testing.B) {
 		for b.Loop() {
 			if err := r.noteStarted("/usr/bin/python3"); err != nil {

@@ -96,7 +96,7 @@ func (sb *Sandbox) answer() (forkexec.Answer, error) {
 	finding := stands(forkexec.HoleFinding)
 	a.Ended, err = eventTemplate(journal.Event{Event: journal.Ended, ExecEnd: &journal.ExecEnd{
 		Outcome: result.Exited, Finding: &finding, ExitCode: int(standsNumber(forkexec.HoleStatus)), WallMS: float64(standsNumber(forkexec.HoleWall)),
-		CPUMS: float64(standsNumber(forkexec.HoleCPU)), MaxRSSBytes: new(standsNumber(forkexec.HoleRSS)),
+		CPUMS: float64(standsNumber(forkexec.HoleCPU)), MaxRSSBytes: standsNumber(forkexec.HoleRSS),
 	}})
 	return a, err
 }
@@ -155,7 +155,7 @@ func (sb *Sandbox) resultTemplate(merged, timeout bool) (string, error) {
 	r.Stdout, r.Stderr = stands(forkexec.HoleStdout), stands(forkexec.HoleStderr)
 	r.StdoutBytes, r.StderrBytes = standsNumber(forkexec.HoleStdoutBytes), standsNumber(forkexec.HoleStderrBytes)
 	r.Usage = result.Usage{
-		WallMS: float64(standsNumber(forkexec.HoleWall)), CPUMS: float64(standsNumber(forkexec.HoleCPU)), MaxRSSBytes: new(standsNumber(forkexec.HoleRSS)),
+		WallMS: float64(standsNumber(forkexec.HoleWall)), CPUMS: float64(standsNumber(forkexec.HoleCPU)), MaxRSSBytes: standsNumber(forkexec.HoleRSS),
 		WrittenBytes: standsNumber(forkexec.HoleWritten), Processes: int(standsNumber(forkexec.HoleTasks)),
 	}
 	list := standing(forkexec.HoleExec, forkexec.HoleStatus, forkexec.HoleFinding, forkexec.HoleStdout, forkexec.HoleStderr, forkexec.HoleStdoutBytes,

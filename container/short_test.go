@@ -123,7 +123,7 @@ func TestEventTemplates(t *testing.T) {
 		{
 			a.Ended,
 			journal.Event{Event: journal.Ended, ExecEnd: &journal.ExecEnd{
-				Outcome: result.Exited, Finding: &finding, ExitCode: 5, WallMS: 2.5, CPUMS: 1, MaxRSSBytes: new(int64(9)),
+				Outcome: result.Exited, Finding: &finding, ExitCode: 5, WallMS: 2.5, CPUMS: 1, MaxRSSBytes: 9,
 			}},
 			map[string]string{
 				forkexec.HoleFinding: strconv.Quote(finding), forkexec.HoleStatus: "5", forkexec.HoleWall: "2.5", forkexec.HoleCPU: "1", forkexec.HoleRSS: "9",

@@ -105,7 +105,6 @@ static int64_t value(const struct fx_values *v, int hole, char *to)
 	const struct fx_short *s = v->s;
 	const struct fx_limits *l = s->limits;
 	const struct fx_status *st = &s->status;
-	int64_t rss;
 	switch (hole) {
 	case FX_HOLE_TIME:
 		return sprintf(to, "%s", v->time);
@@ -128,8 +127,7 @@ static int64_t value(const struct fx_values *v, int hole, char *to)
 	case FX_HOLE_CPU:
 		return thousandths(to, fx_used_cpu(l, st->utime_us + st->stime_us));
 	case FX_HOLE_RSS:
-		rss = fx_used_memory(l, st->maxrss_kib * 1024, s->launcher);
-		return rss < 0 ? sprintf(to, "null") : sprintf(to, "%lld", (long long)rss);
+		return sprintf(to, "%lld", (long long)fx_used_memory(l, st->maxrss_kib * 1024, st->faults, s->launcher));
 	case FX_HOLE_WRITTEN:
 		return sprintf(to, "%lld", (long long)st->written_blocks * 512);
 	case FX_HOLE_TASKS:

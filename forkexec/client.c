@@ -174,7 +174,7 @@ static void wait_for_all(const struct fx_exec *x, struct fx_short *e)
 	if (!e->reported)
 		e->status = (struct fx_status){
 			.utime_us = used.ru_utime.tv_sec * 1000000ll + used.ru_utime.tv_usec, .stime_us = used.ru_stime.tv_sec * 1000000ll + used.ru_stime.tv_usec,
-			.maxrss_kib = used.ru_maxrss, .written_blocks = used.ru_oublock,
+			.maxrss_kib = used.ru_maxrss, .written_blocks = used.ru_oublock, .faults = used.ru_minflt,
 		};
 }
 

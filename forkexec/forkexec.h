@@ -280,6 +280,7 @@ struct fx_status { // what the reaper reports, in host byte order
 	uint32_t tasks;
 	int64_t utime_us, stime_us, maxrss_kib, written_blocks;
 	int64_t left; // processes that were still there when the program ended
+	int64_t faults; // pages that all of them have touched first, and no disk was read for
 };
 
 int fx_put_all(const struct fx_exec *x, size_t *failed);
@@ -335,7 +336,7 @@ enum fx_hole {
 
 int64_t fx_high_water(void);
 int64_t fx_own_most(void);
-int64_t fx_used_memory(const struct fx_limits *l, int64_t maxrss, int64_t launcher);
+int64_t fx_used_memory(const struct fx_limits *l, int64_t maxrss, int64_t faults, int64_t launcher);
 int64_t fx_used_cpu(const struct fx_limits *l, int64_t cpu_us);
 int64_t fx_json_text(char *to, const char *from, size_t n);
 

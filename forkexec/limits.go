@@ -326,7 +326,7 @@ func (p *Process) closeLimits(st *Status) {
 // read takes over what was counted and looked at while the exec ran.
 func (st *Status) read(c *C.struct_fx_limits, launcher int64) {
 	st.Wrote = int64(c.written)
-	st.MaxRSS = int64(C.fx_used_memory(c, C.int64_t(st.MaxRSS), C.int64_t(launcher)))
+	st.MaxRSS = int64(C.fx_used_memory(c, C.int64_t(st.MaxRSS), C.int64_t(st.Faults), C.int64_t(launcher)))
 	st.MemoryPeak, st.TasksPeak = int64(c.memory_peak), int(c.tasks_peak)
 	st.OutOfMemory, st.OutOfPids = c.oom_kills > 0, c.pids_events > 0
 	st.CPU = time.Duration(C.fx_used_cpu(c, micros(st.CPU))) * time.Microsecond

@@ -41,8 +41,9 @@ type Status struct {
 	Lost    bool
 	Wait    unix.WaitStatus
 	CPU     time.Duration // user and system time of the program and of every descendant that was waited for
-	MaxRSS  int64         // bytes, of the largest process; -1 where it ended before that was known
+	MaxRSS  int64         // bytes, of the largest process
 	Written int64         // bytes written to block devices, as getrusage counts them
+	Faults  int64         // pages touched first, by all processes, without a read of a disk
 	Tasks   int           // processes and threads started
 	Left    int           // processes that were still there when the program ended
 
@@ -54,7 +55,7 @@ type Status struct {
 	OutOfPids   bool  // the kernel refused a process because its control group had too many
 }
 
-const statusSize = 48 // struct fx_status
+const statusSize = 56 // struct fx_status
 
 // Wait waits until the program has ended and every process of the exec is gone, and releases the Process.
 func (p *Process) Wait() (Status, error) {
@@ -72,7 +73,7 @@ func (p *Process) Wait() (Status, error) {
 		return Status{}, err
 	}
 	st := Status{
-		Lost: true, CPU: time.Duration(used.Utime.Nano() + used.Stime.Nano()), MaxRSS: used.Maxrss * 1024, Written: used.Oublock * 512,
+		Lost: true, CPU: time.Duration(used.Utime.Nano() + used.Stime.Nano()), MaxRSS: used.Maxrss * 1024, Written: used.Oublock * 512, Faults: used.Minflt,
 	}
 	if !lost {
 		st = decode(buf)
@@ -97,6 +98,7 @@ func decode(buf []byte) Status {
 		MaxRSS:  field(3) * 1024,
 		Written: field(4) * 512,
 		Left:    int(field(5)),
+		Faults:  field(6),
 	}
 }
 

@@ -80,12 +80,13 @@ INLINE void stub_report(int status)
 	s.tasks = stub_tasks();
 	s.left = stub_left();
 	if (SYS(SYS_getrusage, RUSAGE_CHILDREN, &all, 0, 0) < 0)
-		s.utime_us = s.stime_us = s.maxrss_kib = s.written_blocks = 0;
+		s.utime_us = s.stime_us = s.maxrss_kib = s.written_blocks = s.faults = 0;
 	else {
 		s.utime_us = micros(all.ru_utime.tv_sec, all.ru_utime.tv_usec);
 		s.stime_us = micros(all.ru_stime.tv_sec, all.ru_stime.tv_usec);
 		s.maxrss_kib = all.ru_maxrss;
 		s.written_blocks = all.ru_oublock;
+		s.faults = all.ru_minflt;
 	}
 	SYS(SYS_write, 1, &s, sizeof s, 0);
 }

@@ -95,8 +95,8 @@ print("fine")`)
 			if by == spec.ByWatcher { // how far a program comes before the next look is the machine's load
 				most = 399
 			}
-			if had(r.Usage) < 64<<20 || had(r.Usage) > most<<20 {
-				b.t.Errorf("it had up to %d MiB", had(r.Usage)>>20)
+			if r.Usage.MaxRSSBytes < 64<<20 || r.Usage.MaxRSSBytes > most<<20 {
+				b.t.Errorf("it had up to %d MiB", r.Usage.MaxRSSBytes>>20)
 			}
 			b.expect(b.outcome(c, p, "sh", "-c", "head -c 400m /dev/zero | tail -c 400m | wc -c; sleep 5"), result.MemoryExceeded, result.FindingMemory, 137)
 			b.expect(b.outcome(c, p, "python3", "-c", touch+`

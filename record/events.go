@@ -135,7 +135,7 @@ type View struct {
 type Usage struct {
 	WallMS       float64 `json:"wall_ms"`
 	CPUMS        float64 `json:"cpu_ms"`
-	MaxRSSBytes  *int64  `json:"max_rss_bytes"` // nil: not known
+	MaxRSSBytes  int64   `json:"max_rss_bytes"`
 	WrittenBytes int64   `json:"written_bytes"`
 	Processes    int     `json:"processes"`
 }

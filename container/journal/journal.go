@@ -79,7 +79,7 @@ type ExecEnd struct {
 	ExitCode    int     `json:"exit_code"`
 	WallMS      float64 `json:"wall_ms"`
 	CPUMS       float64 `json:"cpu_ms"`
-	MaxRSSBytes *int64  `json:"max_rss_bytes"` // nil: not known
+	MaxRSSBytes int64   `json:"max_rss_bytes"`
 }
 
 // Append appends events to the journal in a sandbox's directory. That the sandbox is no more is no error: then nobody reads them.

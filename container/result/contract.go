@@ -57,7 +57,7 @@ func resultKeys() []resultKey {
 			{name: "bind", kind: "array", optional: true, meaning: "Paths that it saw at other places: SOURCE:TARGET."},
 			{name: "deny", kind: "array", optional: true, meaning: "Paths that were hidden from it."},
 		}},
-		{name: "usage", kind: "object", meaning: "What the exec used. The values are 0 or null if the program did not start.", inner: usageKeys()},
+		{name: "usage", kind: "object", meaning: "What the exec used. All values are 0 if the program did not start.", inner: usageKeys()},
 		{name: "limits", kind: "array", optional: true, meaning: "Each limit of the exec.", inner: limitKeys()},
 		{name: "warnings", kind: "array", optional: true, meaning: "Warnings for the caller, such as a denied file that appeared, or output that could not be stored."},
 		{name: "error", kind: "object", null: true, meaning: "Why the program did not start, why its sandbox was lost, or which of the caller's streams could not be read or written.", inner: errorKeys()},
@@ -87,7 +87,7 @@ func usageKeys() []resultKey {
 	return []resultKey{
 		{name: "wall_ms", kind: "number", unit: "milliseconds", meaning: "From the start of the exec to its end."},
 		{name: "cpu_ms", kind: "number", unit: "milliseconds", meaning: "Processor time of every process that another process waited for."},
-		{name: "max_rss_bytes", kind: "integer", null: true, unit: "bytes", meaning: "The peak of memory. With limits.memory it is the peak of all processes together, else of the largest process. Null if the program ended within some milliseconds, before it was known."},
+		{name: "max_rss_bytes", kind: "integer", unit: "bytes", meaning: "The peak of memory. With limits.memory it is the peak of all processes together, else of the largest process."},
 		{name: "written_bytes", kind: "integer", unit: "bytes", meaning: "Bytes written to block devices, as getrusage(2) counts them."},
 		{name: "processes", kind: "integer", meaning: "Number of processes and threads that were started."},
 		{name: "steps", kind: "integer", optional: true, meaning: "The steps that the guard has counted, if the policy has processes.steps."},

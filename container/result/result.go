@@ -143,12 +143,12 @@ type Usage struct {
 	WallMS float64 `json:"wall_ms"`
 	CPUMS  float64 `json:"cpu_ms"` // of every process that was waited for
 	// MaxRSSBytes is the largest process' peak, or that of all processes together as it was seen, which is looked for where
-	// memory is limited. A program that stays below what the launcher had when it started the exec is known by looks alone. It is nil
-	// if such a program ended before a look, or none was started.
-	MaxRSSBytes  *int64 `json:"max_rss_bytes"`
-	WrittenBytes int64  `json:"written_bytes"`   // to block devices, as getrusage counts
-	Processes    int    `json:"processes"`       // processes and threads started
-	Steps        int64  `json:"steps,omitempty"` // that the guard has counted
+	// memory is limited. A program that stays below what the launcher had when it started the exec is known by looks, or by
+	// estimated by its page faults.
+	MaxRSSBytes  int64 `json:"max_rss_bytes"`
+	WrittenBytes int64 `json:"written_bytes"`   // to block devices, as getrusage counts
+	Processes    int   `json:"processes"`       // processes and threads started
+	Steps        int64 `json:"steps,omitempty"` // that the guard has counted
 }
 
 // Error is why a program was not started, or its sandbox lost.
@@ -189,9 +189,7 @@ func endings() []ending {
 func (r *Result) Judge(st forkexec.Status, l policy.Limits, full bool) {
 	r.Usage.CPUMS = Milliseconds(st.CPU)
 	r.Usage.WrittenBytes, r.Usage.Processes = st.Written, st.Tasks
-	if st.MaxRSS > 0 {
-		r.Usage.MaxRSSBytes = new(max(st.MaxRSS, st.MemoryPeak))
-	}
+	r.Usage.MaxRSSBytes = max(st.MaxRSS, st.MemoryPeak)
 	r.Ended(st)
 	switch e := ended(st, l); {
 	case e != nil:

@@ -143,7 +143,7 @@ type Usage struct {
 	WallMS float64 `json:"wall_ms"`
 	CPUMS  float64 `json:"cpu_ms"` // of every process that was waited for
 	// MaxRSSBytes is the largest process' peak, or that of all processes together as it was seen, which is looked for where
-	// memory is limited. A program that stays below what the launcher had when it started the exec is known by looks, or by
+	// memory is limited. A program that stays below what the launcher had when it started the exec is known by looks, or
 	// estimated by its page faults.
 	MaxRSSBytes  int64 `json:"max_rss_bytes"`
 	WrittenBytes int64 `json:"written_bytes"`   // to block devices, as getrusage counts

@@ -84,7 +84,8 @@ func (sb *Sandbox) Delete(key ed25519.PrivateKey) error {
 	}
 	// No sweep is to remove it as soon as process 1 has ended, without the key and as one that nobody has deleted.
 	mine := sb.dir != nil && flock.Lock(sb.dir, unix.LOCK_EX|unix.LOCK_NB) == nil
-	defer sb.keepNumber()()
+	_, release := procfs.KeepUTS(sb.proc) // so that the end of the record finds no process of another sandbox
+	defer release()
 	sb.end()
 	s.phase("end of process 1")
 	s.detached(id).AwaitMonitors()
@@ -111,37 +112,25 @@ func (sb *Sandbox) KillInit() {
 	_ = unix.PidfdSendSignal(int(sb.init.Fd()), unix.SIGKILL, nil, 0) // it may have ended
 }
 
-// end kills process 1. The kernel kills everything else in its PID namespace, and the nested ones, before that is gone.
+// end kills process 1. The kernel kills everything else in its PID namespace, and the nested ones, before that is gone. It is not gone
+// either before the launcher of each exec has waited for that, and the launcher may have been stopped (Ctrl-Z): then it is enough that
+// no process is left.
 func (sb *Sandbox) end() {
+	const stuck = 300 // milliseconds
 	if sb.init == nil {
 		return
 	}
-	uts, err := os.Readlink(fmt.Sprintf("/proc/self/fd/%d/ns/uts", sb.proc.Fd()))
-	defer sb.keepNumber()()
+	uts, release := procfs.KeepUTS(sb.proc)
+	defer release()
 	sb.KillInit()
-	for !procfs.PidfdWait(sb.init, stuckAfter) {
-		if err == nil && !anyIn(uts) {
+	for !procfs.PidfdWait(sb.init, stuck) {
+		if left, err := procfs.InUTS(uts); err == nil && uts != "" && len(left) == 0 {
 			return
 		}
 	}
 	if sb.child {
 		_ = unix.Waitid(unix.P_PIDFD, int(sb.init.Fd()), nil, unix.WEXITED, nil)
 	}
-}
-
-// stuckAfter is after how long delete looks at why process 1 has not ended, in milliseconds.
-const stuckAfter = 300
-
-// anyIn reports whether a process is in this UTS namespace, which all of a sandbox's processes share. One that has ended is in none, though
-// process 1 cannot be gone until its parent, the launcher of an exec, has waited for it: and that may have been stopped (Ctrl-Z).
-func anyIn(uts string) bool {
-	pids, err := procfs.Pids()
-	for _, pid := range pids {
-		if link, e := os.Readlink(fmt.Sprintf("/proc/%d/ns/uts", pid)); e == nil && link == uts {
-			return true
-		}
-	}
-	return err != nil
 }
 
 // cgroupName names a sandbox's cgroups. Two stores may each have a sandbox of one id.

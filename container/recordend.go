@@ -9,8 +9,6 @@ import (
 	"os"
 	"path/filepath"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/sandboxrun/sandboxrun/container/deny"
 	"github.com/sandboxrun/sandboxrun/container/owner"
 	"github.com/sandboxrun/sandboxrun/container/procfs"
@@ -105,51 +103,11 @@ func (s *Store) lastExec(id string) uint64 {
 	return binary.NativeEndian.Uint64(data)
 }
 
-// endsWithin is how long a process that has begun to end may take.
-const endsWithin = 2000 // milliseconds
-
-// ending reports whether a process ends by itself: it has given up its files, by which others know that the sandbox has ended, before
-// it gives up its namespaces.
-func ending(pid int) bool {
-	fd, err := unix.PidfdOpen(pid, 0)
-	if err != nil {
-		return procfs.Gone(err)
-	}
-	f := os.NewFile(uintptr(fd), "process")
-	defer f.Close()
-	return procfs.Exiting(pid) && procfs.PidfdWait(f, endsWithin)
-}
-
-// orphans lists the processes that are still in the sandbox's namespaces. They are in our own PID namespace: with process 1 the kernel
-// has ended all in the sandbox's. The kernel gives a namespace's number to another one as soon as it is gone, and most of those that
-// get it are of other sandboxes, with a PID namespace of their own.
+// orphans are the processes that are still in the sandbox's namespaces.
 func orphans(st *State) []record.Orphan {
 	list := []record.Orphan{}
-	ours, err := os.Readlink("/proc/self/ns/pid")
-	if err != nil {
-		return list
-	}
-	pids, _ := procfs.Pids() // without it there is nothing to be found
-	for _, pid := range pids {
-		link, err := os.Readlink(fmt.Sprintf("/proc/%d/ns/uts", pid))
-		if err != nil || link != fmt.Sprintf("uts:[%d]", st.Record.UTS) {
-			continue
-		}
-		if own, err := os.Readlink(fmt.Sprintf("/proc/%d/ns/pid", pid)); err == nil && own == ours && !ending(pid) {
-			list = append(list, record.Orphan{PID: pid, Command: owner.Comm(pid)})
-		}
+	for _, pid := range procfs.LeftInUTS(st.Record.UTS) {
+		list = append(list, record.Orphan{PID: pid, Command: owner.Comm(pid)})
 	}
 	return list
-}
-
-// keepNumber keeps the kernel from giving the number of the namespace by which orphans finds processes to another one, until release.
-func (sb *Sandbox) keepNumber() (release func()) {
-	if sb.proc == nil {
-		return func() {}
-	}
-	fd, err := unix.Openat(int(sb.proc.Fd()), "ns/uts", unix.O_RDONLY|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return func() {} // it has ended
-	}
-	return func() { unix.Close(fd) }
 }

@@ -163,6 +163,7 @@ func (m *making) launch(host bool) error {
 	if sb.state.PID, sb.state.StartTime, err = p.Start(); err != nil {
 		return err
 	}
+	sb.state.StartTime = procfs.SinceBoot(sb.state.StartTime)
 	sb.child = true
 	if err := sb.attach(); err != nil {
 		return fail(fault.SandboxUnavailable, "", "create sandbox: %w", err)

@@ -352,44 +352,6 @@ func TestDeleteOfWhatLivesUnseen(t *testing.T) {
 	}
 }
 
-// TestAwaitLock: it waits for who tells something, as long as that takes.
-func TestAwaitLock(t *testing.T) {
-	s := newStore(t)
-	deadSandbox(t, s, "x", nil)
-	s.awaitLock("x", "never-made")()
-	f, err := s.root.OpenFile("x/some.lock", os.O_CREATE|os.O_RDWR, 0o600)
-	if err == nil {
-		err = flock.Lock(f, unix.LOCK_SH)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	told := make(chan struct{})
-	go func() {
-		time.Sleep(30 * time.Millisecond)
-		close(told)
-		f.Close()
-	}()
-	release := s.awaitLock("x", "some.lock")
-	select {
-	case <-told:
-	default:
-		t.Error("it did not wait")
-	}
-	other, err := s.root.Open("x/some.lock")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer other.Close()
-	if flock.Lock(other, unix.LOCK_SH|unix.LOCK_NB) == nil {
-		t.Error("another got the lock before it was released")
-	}
-	release()
-	if err := flock.Lock(other, unix.LOCK_SH|unix.LOCK_NB); err != nil {
-		t.Errorf("after its release: %v", err)
-	}
-}
-
 func TestRemovedBefore(t *testing.T) {
 	_, key, err := ed25519.GenerateKey(nil)
 	if err != nil {

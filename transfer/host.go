@@ -87,20 +87,18 @@ func (h *HostSink) Dir(name string, mode fs.FileMode) error {
 // Any other symlink is replaced, and not followed.
 func replaceable(dir int, base string) error {
 	var st unix.Stat_t
-	if unix.Fstatat(dir, base, &st, unix.AT_SYMLINK_NOFOLLOW) != nil {
-		return nil
+	err := unix.Fstatat(dir, base, &st, unix.AT_SYMLINK_NOFOLLOW)
+	kind := st.Mode & unix.S_IFMT
+	if err == nil && kind != unix.S_IFREG && (kind != unix.S_IFLNK || namesDevice(dir, base)) {
+		return fault.New(fault.OutputExists, "name another file", "%q: it is there already and is no ordinary file", base)
 	}
-	switch st.Mode & unix.S_IFMT {
-	case unix.S_IFREG:
-		return nil
-	case unix.S_IFLNK:
-		buf := make([]byte, len("/proc/"))
-		n, err := unix.Readlinkat(dir, base, buf)
-		if to := string(buf[:max(n, 0)]); err == nil && to != "/proc/" && !strings.HasPrefix(to, "/dev/") {
-			return nil
-		}
-	}
-	return fault.New(fault.OutputExists, "name another file", "%q: it is there already and is no ordinary file", base)
+	return nil
+}
+
+func namesDevice(dir int, link string) bool {
+	to := make([]byte, len("/proc/"))
+	n, err := unix.Readlinkat(dir, link, to)
+	return err != nil || string(to[:n]) == "/proc/" || strings.HasPrefix(string(to[:n]), "/dev/")
 }
 
 func (h *HostSink) own(f *os.File) error {

@@ -19,7 +19,6 @@ import (
 
 	"github.com/sandboxrun/sandboxrun/container/build"
 	"github.com/sandboxrun/sandboxrun/container/diagnose"
-	"github.com/sandboxrun/sandboxrun/container/procfs"
 	"github.com/sandboxrun/sandboxrun/fault"
 	"github.com/sandboxrun/sandboxrun/forkexec"
 	"github.com/sandboxrun/sandboxrun/spec"
@@ -72,7 +71,7 @@ func (p *Process1) Start() (pid int, start uint64, err error) {
 	if err != nil {
 		return 0, 0, fault.New(fault.SandboxUnavailable, "", "create sandbox: read state: %w", err)
 	}
-	return st.InitProcessPid, procfs.SinceBoot(st.InitProcessStartTime), nil
+	return st.InitProcessPid, st.InitProcessStartTime, nil
 }
 
 // container gives libcontainer what libcontainer.Create would have made, less the cgroups: to enter those of version 1,

@@ -87,7 +87,7 @@ func usageKeys() []resultKey {
 	return []resultKey{
 		{name: "wall_ms", kind: "number", unit: "milliseconds", meaning: "From the start of the exec to its end."},
 		{name: "cpu_ms", kind: "number", unit: "milliseconds", meaning: "Processor time of every process that another process waited for."},
-		{name: "max_rss_bytes", kind: "integer", unit: "bytes", meaning: "The peak of memory. With limits.memory it is the peak of all processes together, else of the largest process."},
+		{name: "max_rss_bytes", kind: "integer", unit: "bytes", meaning: "The peak of memory. With limits.memory it is the peak of all processes together, else of the largest process. Where that ends before anybody has looked, within some 5 ms, it is an estimate by its page faults."},
 		{name: "written_bytes", kind: "integer", unit: "bytes", meaning: "Bytes written to block devices, as getrusage(2) counts them."},
 		{name: "processes", kind: "integer", meaning: "Number of processes and threads that were started."},
 		{name: "steps", kind: "integer", optional: true, meaning: "The steps that the guard has counted, if the policy has processes.steps."},

@@ -11,13 +11,10 @@ import (
 
 	"github.com/sandboxrun/sandboxrun/container/build"
 	"github.com/sandboxrun/sandboxrun/container/check"
-	"github.com/sandboxrun/sandboxrun/container/diagnose"
 	"github.com/sandboxrun/sandboxrun/container/guard"
-	"github.com/sandboxrun/sandboxrun/container/launch"
 	"github.com/sandboxrun/sandboxrun/container/owner"
 	"github.com/sandboxrun/sandboxrun/container/procfs"
 	"github.com/sandboxrun/sandboxrun/container/relayproc"
-	"github.com/sandboxrun/sandboxrun/container/trust"
 	"github.com/sandboxrun/sandboxrun/fault"
 	"github.com/sandboxrun/sandboxrun/forkexec"
 	"github.com/sandboxrun/sandboxrun/record"
@@ -31,9 +28,12 @@ import (
 type making struct {
 	*Sandbox
 	plan    *spec.Plan
-	root    *os.Root // its directory
-	lock    *os.File // process 1 has it open too
-	creator *os.File // the socket to process 1
+	root    *os.Root   // its directory
+	lock    *os.File   // process 1 has it open too
+	creator *os.File   // the socket to process 1
+	frame   spec.Frame // that process 1 was started with
+	host    bool       // process 1 sees the host's root
+	head    *HeadStart // that starts process 1; nil: none
 	relay   *relayproc.Process
 	filter  []unix.SockFilter // compiled
 	short   *forkexec.Launch  // if it was made before the sandbox had its id
@@ -46,33 +46,7 @@ type making struct {
 // Whatever fails, nothing is left behind. Where the plan has a relay, the calling program must be one that answers to
 // RelayCommand by Relay.
 func (s *Store) Create(id string, plan *spec.Plan, o Options) (*Sandbox, error) {
-	if err := CheckID(id); err != nil {
-		return nil, err
-	}
-	writable, err := trust.CheckView(s.path, s.root, plan.View)
-	if err != nil {
-		return nil, err
-	}
-	of, err := openOwner(o.Owner)
-	if err != nil {
-		return nil, err
-	}
-	defer of.Close()
-	lock, err := s.reserve(id)
-	if err != nil {
-		return nil, err
-	}
-	m := &making{Sandbox: planned(s, id, plan, o.Owner, writable), plan: plan, lock: lock}
-	if err = m.build(); err == nil {
-		err = m.complete(of, o)
-	}
-	if err != nil {
-		m.discard()
-		return nil, diagnose.NoNextBest(err, plan.BestEffort)
-	}
-	m.release()
-	s.phase("completion")
-	return m.Sandbox, nil
+	return s.begin(id, plan.Frame(), func(*HeadStart) error { return nil }).Create(plan, o)
 }
 
 func planned(s *Store, id string, plan *spec.Plan, of *owner.Owner, writable []string) *Sandbox {
@@ -97,14 +71,11 @@ func (m *making) build() (err error) {
 			return err
 		}
 	}
+	if m.head != nil && m.head.m.lock == nil {
+		return m.process1(false) // says why there is no directory
+	}
 	if err := sb.store.reserveID(sb.state.ID, m.plan); err != nil {
 		return err
-	}
-	if m.root, err = sb.store.root.OpenRoot(sb.state.ID); err != nil {
-		return fmt.Errorf("create sandbox: %w", err)
-	}
-	if sb.dir, err = m.root.Open("."); err != nil {
-		return fmt.Errorf("create sandbox: %w", err)
 	}
 	sb.store.phase("state directory")
 	compiled := compileFilter(m.plan)
@@ -116,7 +87,7 @@ func (m *making) build() (err error) {
 	}
 	defer trees.Close()
 	around := build.Search(m.plan)
-	if err := m.launch(trees == nil); err != nil {
+	if err := m.process1(trees == nil); err != nil {
 		return err
 	}
 	sb.store.phase("process 1, by libcontainer")
@@ -141,34 +112,6 @@ func (m *making) build() (err error) {
 		return err
 	}
 	return m.writeInit()
-}
-
-// launch starts process 1. It ends with the creator until the creator reports that the sandbox is complete.
-func (m *making) launch(host bool) error {
-	sb := m.Sandbox
-	base, err := sb.store.base()
-	if err != nil {
-		return err
-	}
-	ours, theirs, err := forkexec.CreatorSocket()
-	if err != nil {
-		return fmt.Errorf("create sandbox: %w", err)
-	}
-	defer theirs.Close()
-	m.creator = ours
-	p := launch.Process1{
-		ID: sb.state.ID, Store: sb.store.path, Root: sb.store.root, Base: base, Cgroup: cgroupName(sb.store.path, sb.state.ID), Host: host,
-		Plan: m.plan, Lock: m.lock, Creator: theirs,
-	}
-	if sb.state.PID, sb.state.StartTime, err = p.Start(); err != nil {
-		return err
-	}
-	sb.state.StartTime = procfs.SinceBoot(sb.state.StartTime)
-	sb.child = true
-	if err := sb.attach(); err != nil {
-		return fail(fault.SandboxUnavailable, "", "create sandbox: %w", err)
-	}
-	return nil
 }
 
 // furnish builds what programs see.

@@ -26,13 +26,14 @@ type Decision struct {
 
 // Decide reads a policy and resolves it on this machine.
 func Decide(p *caller.Caller, from Source) (Decision, error) {
-	return decide(p, from, machine.Probe, func(Decision) {})
+	return decide(p, from, machine.Begin, func(Decision) {})
 }
 
 // decide calls known as soon as the policy and the host are.
 func decide(
-	p *caller.Caller, from Source, probe func(policy.Limits) (*spec.Host, error), known func(Decision),
+	p *caller.Caller, from Source, look func() func(policy.Limits) (*spec.Host, error), known func(Decision),
 ) (d Decision, err error) {
+	host := look()
 	if d.Policy, err = Load(p, from); err != nil {
 		return d, err
 	}
@@ -50,7 +51,7 @@ func decide(
 		}
 	}
 	p.Timings.Mark("policy")
-	if d.Host, err = probe(d.Policy.Limits); err != nil {
+	if d.Host, err = host(d.Policy.Limits); err != nil {
 		return d, err
 	}
 	p.Timings.Mark("look at the machine")
@@ -94,7 +95,7 @@ func machineFirst(err error) error {
 // NewSandbox removes the leftovers of dead sandboxes, then builds a sandbox.
 func NewSandbox(p *caller.Caller, s *container.Store, from Source, id string, o container.Options) (*container.Sandbox, *Decision, error) {
 	var head *container.HeadStart
-	d, err := decide(p, from, machine.Probe, func(d Decision) {
+	d, err := decide(p, from, machine.Begin, func(d Decision) {
 		frame, err := spec.ForeseeFrame(d.Policy, d.Host)
 		if err == nil && !made.Makes(d.Policy) { // else the plan is not the last one
 			head = s.Begin(id, d.Host, frame)

@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	"golang.org/x/sys/unix"
 
@@ -30,12 +31,25 @@ import (
 
 // Probe finds out what Resolve needs to know of the machine and the caller. What only limits need is looked for where a
 // policy has such.
-func Probe(l policy.Limits) (*spec.Host, error) {
-	tree, err := survey.HostTree()
-	if err != nil {
-		return nil, err
+func Probe(l policy.Limits) (*spec.Host, error) { return Begin()(l) }
+
+// Begin begins what Probe does, for a caller that has other work to do before it knows the limits. The function that it returns ends it.
+func Begin() func(policy.Limits) (*spec.Host, error) {
+	begun := sync.OnceValues(func() (*spec.Host, error) {
+		tree, err := survey.HostTree()
+		if err != nil {
+			return nil, err
+		}
+		return probe(tree)
+	})
+	go begun() //nolint:errcheck // the caller who waits for it gets the error
+	return func(l policy.Limits) (*spec.Host, error) {
+		h, err := begun()
+		if err != nil {
+			return nil, err
+		}
+		return h, probeLimits(h, l)
 	}
-	return probe(l, tree)
 }
 
 // ProbeTraced is Probe, with a trace of what of the host's files it and Resolve look at.
@@ -44,7 +58,10 @@ func ProbeTraced(l policy.Limits) (*spec.Host, *hostfs.Trace, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	h, err := probe(l, tree)
+	h, err := probe(tree)
+	if err == nil {
+		err = probeLimits(h, l)
+	}
 	if err == nil {
 		for _, file := range []string{"/etc/passwd", "/etc/group", "/etc/resolv.conf"} {
 			trace.Read(file)
@@ -53,7 +70,7 @@ func ProbeTraced(l policy.Limits) (*spec.Host, *hostfs.Trace, error) {
 	return h, trace, err
 }
 
-func probe(l policy.Limits, tree hostfs.Tree) (*spec.Host, error) {
+func probe(tree hostfs.Tree) (*spec.Host, error) {
 	kernel, err := procfs.KernelVersion()
 	if err != nil {
 		return nil, err
@@ -83,7 +100,7 @@ func probe(l policy.Limits, tree hostfs.Tree) (*spec.Host, error) {
 	if h.Ground, err = trust.NewGround(); err != nil {
 		return nil, err
 	}
-	return h, probeLimits(h, l)
+	return h, nil
 }
 
 // overlays says of directories why no overlay can hide names in them; empty: one can.

@@ -46,7 +46,7 @@ type making struct {
 // Whatever fails, nothing is left behind. Where the plan has a relay, the calling program must be one that answers to
 // RelayCommand by Relay.
 func (s *Store) Create(id string, plan *spec.Plan, o Options) (*Sandbox, error) {
-	return s.begin(id, plan.Frame(), func(*HeadStart) error { return nil }).Create(plan, o)
+	return s.Begin(id, func() (*spec.Host, error) { return &spec.Host{}, nil }).Create(plan, o)
 }
 
 func planned(s *Store, id string, plan *spec.Plan, of *owner.Owner, writable []string) *Sandbox {
@@ -70,9 +70,6 @@ func (m *making) build() (err error) {
 		if _, err := guard.Library(); err != nil {
 			return err
 		}
-	}
-	if m.head != nil && m.head.m.lock == nil {
-		return m.process1(false) // says why there is no directory
 	}
 	if err := sb.store.reserveID(sb.state.ID, m.plan); err != nil {
 		return err

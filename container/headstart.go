@@ -18,49 +18,70 @@ import (
 // process 1 depends on little of the plan. It becomes a sandbox by Create, or nothing by Discard.
 type HeadStart struct {
 	m        *making
+	frame    chan spec.Frame
 	reserved chan struct{} // closed when the sandbox has its directory, or cannot have one
 	started  chan struct{} // closed when process 1 runs, or cannot be started
 	err      error         // why not; to be read after that
 	sweep    error         // of the sweep, which stops nothing
 }
 
-// Begin removes the leftovers of dead sandboxes, reserves an id, and starts process 1 for a plan that is likely to have this frame. It does
-// not wait for that. What goes wrong is an error of Create.
-func (s *Store) Begin(id string, h *spec.Host, frame spec.Frame) *HeadStart {
-	return s.begin(id, frame, func(b *HeadStart) error {
-		// Nothing is written into a state directory that programs could write.
-		if err := trust.CheckState(s.path, s.root, h); err != nil {
-			return err
-		}
-		_, b.sweep = s.Sweep()
-		return nil
-	})
+// Begin removes the leftovers of dead sandboxes, reserves an id, and starts process 1 for a plan that is likely to have the frame that Start
+// gives. It waits for none of this. What goes wrong is an error of Create.
+func (s *Store) Begin(id string, host func() (*spec.Host, error)) *HeadStart {
+	b := &HeadStart{
+		m:     &making{Sandbox: &Sandbox{store: s, state: &State{ID: id}}},
+		frame: make(chan spec.Frame, 1), reserved: make(chan struct{}), started: make(chan struct{}),
+	}
+	go b.work(host)
+	return b
 }
 
-func (s *Store) begin(id string, frame spec.Frame, prepare func(*HeadStart) error) *HeadStart {
-	b := &HeadStart{
-		m:        &making{Sandbox: &Sandbox{store: s, state: &State{ID: id}}},
-		reserved: make(chan struct{}), started: make(chan struct{}),
+func (b *HeadStart) work(host func() (*spec.Host, error)) {
+	defer close(b.started)
+	b.err = b.reserve(host)
+	close(b.reserved)
+	if b.err == nil {
+		launch.Prepare()
+		if frame, ok := <-b.frame; ok {
+			b.err = b.m.launch(frame, os.Geteuid() != 0)
+		}
 	}
-	go func() {
-		defer close(b.started)
-		err := CheckID(id)
-		if err == nil {
-			err = prepare(b)
-		}
-		if err == nil {
-			b.m.lock, err = s.reserve(id)
-		}
-		close(b.reserved)
-		if err == nil {
-			err = b.m.openDirectory()
-		}
-		if err == nil {
-			err = b.m.launch(frame, os.Geteuid() != 0)
-		}
-		b.err = err
-	}()
-	return b
+}
+
+// reserve makes the sandbox's directory. Before, nothing is written into a state directory that programs could write.
+func (b *HeadStart) reserve(host func() (*spec.Host, error)) error {
+	s, id := b.m.store, b.m.state.ID
+	if err := CheckID(id); err != nil {
+		return err
+	}
+	h, err := host()
+	if err != nil {
+		return err
+	}
+	if err := trust.CheckState(s.path, s.root, h); err != nil {
+		return err
+	}
+	_, b.sweep = s.Sweep()
+	if b.m.lock, err = s.reserve(id); err != nil {
+		return err
+	}
+	return b.m.openDirectory()
+}
+
+// Reserved waits for the sandbox's directory. The error says why there is none.
+func (b *HeadStart) Reserved() error {
+	if <-b.reserved; b.m.lock == nil {
+		return b.err
+	}
+	return nil
+}
+
+// Start starts process 1, if that has not been done.
+func (b *HeadStart) Start(frame spec.Frame) {
+	select {
+	case b.frame <- frame:
+	default:
+	}
 }
 
 // Swept is the error of the sweep: leftovers that could not be removed.
@@ -92,7 +113,10 @@ func (b *HeadStart) create(plan *spec.Plan, o Options) (*making, error) {
 		return nil, err
 	}
 	defer of.Close()
-	<-b.reserved
+	if err := b.Reserved(); err != nil {
+		return nil, err
+	}
+	b.Start(plan.Frame())
 	m := &making{Sandbox: planned(s, b.m.state.ID, plan, o.Owner, writable), plan: plan, head: b}
 	if err := m.build(); err != nil {
 		return nil, err
@@ -105,6 +129,7 @@ func (b *HeadStart) Discard() {
 	if b == nil {
 		return
 	}
+	close(b.frame)
 	<-b.started
 	if b.m.lock != nil { // else it never had a directory
 		b.m.discard()

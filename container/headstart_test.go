@@ -16,7 +16,7 @@ import (
 	"github.com/sandboxrun/sandboxrun/spec/policy"
 )
 
-func headStart(t *testing.T) (*Store, *spec.Host, *spec.Plan) {
+func headStart(t *testing.T) (*Store, func() (*spec.Host, error), *spec.Plan) {
 	t.Helper()
 	p, err := policy.Load(policy.Default(t.TempDir()))
 	if err != nil {
@@ -39,7 +39,7 @@ func headStart(t *testing.T) (*Store, *spec.Host, *spec.Plan) {
 		t.Fatal(err)
 	}
 	t.Cleanup(s.Close)
-	return s, host, plan
+	return s, func() (*spec.Host, error) { return host, nil }, plan
 }
 
 // TestHeadStart: process 1 is the one that was started early if the plan has the frame that was foreseen, and another one if not.
@@ -49,7 +49,8 @@ func TestHeadStart(t *testing.T) {
 	other.OwnNetwork = false
 	for name, frame := range map[string]spec.Frame{"foreseen": plan.Frame(), "another": other} {
 		t.Run(name, func(t *testing.T) {
-			b := s.Begin("early", host, frame)
+			b := s.Begin("early", host)
+			b.Start(frame)
 			<-b.started
 			if b.err != nil {
 				t.Fatal(b.err)
@@ -82,11 +83,16 @@ func TestHeadStart(t *testing.T) {
 // TestHeadStartDiscard: a plan that cannot be made leaves no process, and no directory.
 func TestHeadStartDiscard(t *testing.T) {
 	s, host, plan := headStart(t)
-	for range 3 { // at whatever step it is
-		s.Begin("early", host, plan.Frame()).Discard()
+	for i := range 4 { // at whatever step it is
+		b := s.Begin("early", host)
+		if i%2 == 1 {
+			b.Start(plan.Frame())
+		}
+		b.Discard()
 		nothingLeft(t, s, "early")
 	}
-	b := s.Begin("early", host, plan.Frame())
+	b := s.Begin("early", host)
+	b.Start(plan.Frame())
 	<-b.started
 	b.Discard()
 	nothingLeft(t, s, "early")
@@ -100,20 +106,20 @@ func TestHeadStartDiscard(t *testing.T) {
 func TestHeadStartInUse(t *testing.T) {
 	s, host, plan := headStart(t)
 	o := Options{Owner: &owner.Owner{PID: os.Getpid()}}
-	sb, err := s.Begin("taken", host, plan.Frame()).Create(plan, o)
+	sb, err := s.Begin("taken", host).Create(plan, o)
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = s.Begin("taken", host, plan.Frame()).Create(plan, o)
+	_, err = s.Begin("taken", host).Create(plan, o)
 	if e, ok := errors.AsType[*Error](err); !ok || e.Code != fault.IDInUse {
 		t.Errorf("error %v", err)
 	}
-	s.Begin("taken", host, plan.Frame()).Discard()
+	s.Begin("taken", host).Discard()
 	runTrue(t, sb)
 	if err := sb.Delete(nil); err != nil {
 		t.Error(err)
 	}
-	_, err = s.Begin("../x", host, plan.Frame()).Create(plan, o)
+	_, err = s.Begin("../x", host).Create(plan, o)
 	if e, ok := errors.AsType[*Error](err); !ok || e.Code != fault.IDInvalid {
 		t.Errorf("error %v", err)
 	}

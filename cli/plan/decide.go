@@ -26,14 +26,13 @@ type Decision struct {
 
 // Decide reads a policy and resolves it on this machine.
 func Decide(p *caller.Caller, from Source) (Decision, error) {
-	return decide(p, from, machine.Begin, func(Decision) {})
+	return decide(p, from, machine.Begin().Probe, func(Decision) {})
 }
 
 // decide calls known as soon as the policy and the host are.
 func decide(
-	p *caller.Caller, from Source, look func() func(policy.Limits) (*spec.Host, error), known func(Decision),
+	p *caller.Caller, from Source, probe func(policy.Limits) (*spec.Host, error), known func(Decision),
 ) (d Decision, err error) {
-	host := look()
 	if d.Policy, err = Load(p, from); err != nil {
 		return d, err
 	}
@@ -51,7 +50,7 @@ func decide(
 		}
 	}
 	p.Timings.Mark("policy")
-	if d.Host, err = host(d.Policy.Limits); err != nil {
+	if d.Host, err = probe(d.Policy.Limits); err != nil {
 		return d, err
 	}
 	p.Timings.Mark("look at the machine")
@@ -94,23 +93,21 @@ func machineFirst(err error) error {
 
 // NewSandbox removes the leftovers of dead sandboxes, then builds a sandbox.
 func NewSandbox(p *caller.Caller, s *container.Store, from Source, id string, o container.Options) (*container.Sandbox, *Decision, error) {
-	var head *container.HeadStart
-	d, err := decide(p, from, machine.Begin, func(d Decision) {
-		frame, err := spec.ForeseeFrame(d.Policy, d.Host)
-		if err == nil && !made.Makes(d.Policy) { // else the plan is not the last one
-			head = s.Begin(id, d.Host, frame)
+	look := machine.Begin()
+	head := s.Begin(id, look.Host)
+	d, err := decide(p, from, look.Probe, func(d Decision) {
+		if frame, err := spec.ForeseeFrame(d.Policy, d.Host); err == nil {
+			head.Start(frame)
 		}
 	})
 	if err != nil {
 		head.Discard()
 		return nil, nil, err
 	}
-	made, err := d.make(p, s, id)
+	made, err := d.make(p, s, id, head)
 	if err != nil {
+		head.Discard()
 		return nil, nil, err
-	}
-	if head == nil {
-		head = s.Begin(id, d.Host, d.Plan.Frame())
 	}
 	// A fault of another sandbox must not stop this one.
 	if err := head.Swept(); err != nil && caller.Describe(err).Code == fault.RecordUnusable {
@@ -141,14 +138,13 @@ func NewSandbox(p *caller.Caller, s *container.Store, from Source, id string, o 
 }
 
 // make makes what the policy wants on disk, and decides again with that.
-func (d *Decision) make(p *caller.Caller, s *container.Store, id string) (*made.Directory, error) {
+func (d *Decision) make(p *caller.Caller, s *container.Store, id string, head *container.HeadStart) (*made.Directory, error) {
 	if !made.Makes(d.Policy) {
 		return nil, nil
 	}
-	if err := s.CheckState(d.Host); err != nil {
+	if err := head.Reserved(); err != nil {
 		return nil, err
 	}
-	_, _ = s.Sweep() // a dead sandbox of this id may have left what it made; what cannot be removed is told by the sweep of Begin
 	made, err := s.Make(id, d.Policy, d.Plan)
 	if err != nil {
 		return nil, err

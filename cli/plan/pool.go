@@ -52,11 +52,10 @@ func Pool(p *caller.Caller, store *container.Store, from Source, size int) pool.
 // decideTraced is Decide, with all that the plan depends on.
 func decideTraced(p *caller.Caller, from Source) (*pool.Decision, error) {
 	var trace *hostfs.Trace
-	look := func(l policy.Limits) (h *spec.Host, err error) {
+	d, err := decide(p, from, func(l policy.Limits) (h *spec.Host, err error) {
 		h, trace, err = machine.ProbeTraced(l)
 		return h, err
-	}
-	d, err := decide(p, from, func() func(policy.Limits) (*spec.Host, error) { return look }, func(Decision) {})
+	}, func(Decision) {})
 	if err != nil {
 		return nil, err
 	}

@@ -43,6 +43,12 @@ type Process1 struct {
 	Lock, Creator *os.File
 }
 
+// Prepare does what is the same for every process 1, for a caller that waits for what is not.
+func Prepare() {
+	_, _ = forkexec.Stub()                     // Start has the error
+	_, _ = json.Marshal(&libcontainer.State{}) // the package finds out how to encode a type once
+}
+
 // Start starts it, and returns its pid and start time. It ends with the process that has the other end of its socket.
 func (p *Process1) Start() (pid int, start uint64, err error) {
 	stub, err := forkexec.Stub()

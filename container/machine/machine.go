@@ -31,25 +31,34 @@ import (
 
 // Probe finds out what Resolve needs to know of the machine and the caller. What only limits need is looked for where a
 // policy has such.
-func Probe(l policy.Limits) (*spec.Host, error) { return Begin()(l) }
+func Probe(l policy.Limits) (*spec.Host, error) { return Begin().Probe(l) }
 
-// Begin begins what Probe does, for a caller that has other work to do before it knows the limits. The function that it returns ends it.
-func Begin() func(policy.Limits) (*spec.Host, error) {
-	begun := sync.OnceValues(func() (*spec.Host, error) {
+// Look is a Probe that has begun, for a caller that has other work to do before it knows the limits.
+type Look struct {
+	// Host waits for what depends on no policy. It is the Host that Probe returns.
+	Host func() (*spec.Host, error)
+}
+
+// Begin begins what Probe does.
+func Begin() Look {
+	l := Look{sync.OnceValues(func() (*spec.Host, error) {
 		tree, err := survey.HostTree()
 		if err != nil {
 			return nil, err
 		}
 		return probe(tree)
-	})
-	go begun() //nolint:errcheck // the caller who waits for it gets the error
-	return func(l policy.Limits) (*spec.Host, error) {
-		h, err := begun()
-		if err != nil {
-			return nil, err
-		}
-		return h, probeLimits(h, l)
+	})}
+	go l.Host() //nolint:errcheck // the caller who waits for it gets the error
+	return l
+}
+
+// Probe ends it.
+func (l Look) Probe(limits policy.Limits) (*spec.Host, error) {
+	h, err := l.Host()
+	if err != nil {
+		return nil, err
 	}
+	return h, probeLimits(h, limits)
 }
 
 // ProbeTraced is Probe, with a trace of what of the host's files it and Resolve look at.

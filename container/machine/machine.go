@@ -125,16 +125,15 @@ func overlays(dirs []string) []string {
 
 // self is this program's file, if it still has the name that it was started by.
 func self(tree hostfs.Tree) string {
-	path, err := os.Executable()
+	is, err := forkexec.ReadSelf()
 	if err != nil {
 		return ""
 	}
-	var is unix.Stat_t
-	info, err := tree.Lstat(path)
-	if err != nil || unix.Stat("/proc/self/exe", &is) != nil || info.Dev != is.Dev || info.Ino != is.Ino {
+	info, err := tree.Lstat(is.Path)
+	if err != nil || info.Dev != is.Dev || info.Ino != is.Ino {
 		return ""
 	}
-	return path
+	return is.Path
 }
 
 // sockets lists the Unix sockets of this network namespace that have a file.

@@ -96,6 +96,7 @@ func (m *making) build() (err error) {
 		return err
 	}
 	sb.store.phase("limits and relay")
+	go func() { _, _ = json.Marshal(&State{}) }() // finds out how to encode it, which it does once, while the kernel makes files
 	if err := sb.furnish(m.plan, trees, build.Await(around, m.plan)); err != nil {
 		return err
 	}

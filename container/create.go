@@ -2,15 +2,17 @@ package container
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"os"
+	"runtime"
 	"slices"
+	"sync"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/sandboxrun/sandboxrun/container/build"
 	"github.com/sandboxrun/sandboxrun/container/check"
+	"github.com/sandboxrun/sandboxrun/container/chmod"
 	"github.com/sandboxrun/sandboxrun/container/guard"
 	"github.com/sandboxrun/sandboxrun/container/owner"
 	"github.com/sandboxrun/sandboxrun/container/procfs"
@@ -153,7 +155,7 @@ func (m *making) complete(of *os.File, o Options) error {
 	if err := forkexec.TellProcess1(m.creator, forkexec.Complete, sealed, of); err != nil {
 		return fail(fault.SandboxUnavailable, "", "create sandbox: process 1 has ended: %w", err)
 	}
-	waitClosed(m.creator)
+	forkexec.AwaitClosed(m.creator)
 	if !procfs.PidfdAlive(sb.init) {
 		return fail(fault.SandboxUnavailable, "", "create sandbox: process 1 has ended")
 	}
@@ -246,12 +248,10 @@ func (m *making) release() {
 	}
 }
 
-// waitClosed waits until nobody has the other end of a socket open any more.
-func waitClosed(s *os.File) {
-	fds := []unix.PollFd{{Fd: int32(s.Fd())}} // POLLHUP needs no asking for
-	for {
-		if _, err := unix.Poll(fds, -1); !errors.Is(err, unix.EINTR) {
-			return
-		}
-	}
+// compileFilter begins to compile a plan's filter while the kernel makes the namespaces. The function that it returns waits for the end
+// of that.
+func compileFilter(plan *spec.Plan) func() ([]unix.SockFilter, error) {
+	compile := sync.OnceValues(func() ([]unix.SockFilter, error) { return chmod.Filter(plan.Filter, runtime.GOARCH) })
+	go compile() //nolint:errcheck // the exec that waits for it gets the error
+	return compile
 }

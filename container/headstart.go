@@ -5,6 +5,8 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/sandboxrun/sandboxrun/container/build"
+	"github.com/sandboxrun/sandboxrun/container/bundle"
 	"github.com/sandboxrun/sandboxrun/container/diagnose"
 	"github.com/sandboxrun/sandboxrun/container/launch"
 	"github.com/sandboxrun/sandboxrun/container/procfs"
@@ -51,14 +53,15 @@ func (b *HeadStart) work(host func() (*spec.Host, error)) {
 // reserve makes the sandbox's directory. Before, nothing is written into a state directory that programs could write.
 func (b *HeadStart) reserve(host func() (*spec.Host, error)) error {
 	s, id := b.m.store, b.m.state.ID
-	if err := CheckID(id); err != nil {
-		return err
+	err := CheckID(id)
+	var h *spec.Host
+	if err == nil {
+		h, err = host()
 	}
-	h, err := host()
+	if err == nil {
+		err = s.CheckState(h)
+	}
 	if err != nil {
-		return err
-	}
-	if err := trust.CheckState(s.path, s.root, h); err != nil {
 		return err
 	}
 	_, b.sweep = s.Sweep()
@@ -142,8 +145,7 @@ func (m *making) process1(host bool) error {
 	if m.head == nil {
 		return m.launch(frame, host)
 	}
-	<-m.head.started
-	if m.head.err != nil {
+	if <-m.head.started; m.head.err != nil {
 		return m.head.err
 	}
 	begun := m.head.m
@@ -172,7 +174,7 @@ func (m *making) openDirectory() (err error) {
 // launch starts process 1. It ends with the creator until the creator reports that the sandbox is complete.
 func (m *making) launch(frame spec.Frame, host bool) error {
 	sb := m.Sandbox
-	base, err := sb.store.base()
+	base, err := bundle.Base(sb.store.root, sb.store.path, build.Dirs(), sb.store.lock)
 	if err != nil {
 		return err
 	}

@@ -60,7 +60,7 @@ func TestBudget(t *testing.T) {
 			processes, calls [2]int
 			again            int
 		}{
-			{[]string{"run", "--policy", b.policy(object{"version": 1, "extends": "default", "files": base}), "--", "/bin/true"}, [2]int{20, 23}, [2]int{2_100, 1_960}, 2},
+			{[]string{"run", "--policy", b.policy(object{"version": 1, "extends": "default", "files": base}), "--", "/bin/true"}, [2]int{20, 23}, [2]int{2_150, 1_960}, 2},
 			{[]string{"exec", "box", "--", "/bin/true"}, [2]int{5, 5}, [2]int{240, 240}, 2},
 			{[]string{"exec", "--json", "box", "--", "/bin/true"}, [2]int{5, 5}, [2]int{260, 260}, 2},
 			{[]string{"run", "--policy", pooled, "--", "/bin/true"}, [2]int{5, 5}, [2]int{300, 300}, 2},

@@ -114,7 +114,7 @@ func TestBase(t *testing.T) {
 	if err := errors.Join(s.root.MkdirAll(".base.new/odd", 0o700), s.root.WriteFile(".base.new/odd/f", nil, 0o600)); err != nil { // a creator was killed here
 		t.Fatal(err)
 	}
-	dir, err := s.base()
+	dir, err := bundle.Base(s.root, s.path, build.Dirs(), s.lock)
 	if err != nil || dir != filepath.Join(s.path, ".base") {
 		t.Fatal(dir, err)
 	}
@@ -130,7 +130,7 @@ func TestBase(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if again, err := s.base(); err != nil || again != dir {
+	if again, err := bundle.Base(s.root, s.path, build.Dirs(), s.lock); err != nil || again != dir {
 		t.Errorf("again: %s, %v", again, err)
 	}
 	if now, err := os.Stat(dir); err != nil || !os.SameFile(info, now) {
@@ -144,7 +144,7 @@ func TestBase(t *testing.T) {
 		if err := put(filepath.Join(s.path, ".base")); err != nil {
 			t.Fatal(err)
 		}
-		if dir, err := s.base(); codeOf(err) != "state_unusable" {
+		if dir, err := bundle.Base(s.root, s.path, build.Dirs(), s.lock); codeOf(err) != "state_unusable" {
 			t.Errorf("%s: %s, %v", name, dir, err)
 		}
 	}

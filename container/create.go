@@ -2,22 +2,21 @@ package container
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"os"
+	"runtime"
 	"slices"
+	"sync"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/sandboxrun/sandboxrun/container/build"
 	"github.com/sandboxrun/sandboxrun/container/check"
-	"github.com/sandboxrun/sandboxrun/container/diagnose"
+	"github.com/sandboxrun/sandboxrun/container/chmod"
 	"github.com/sandboxrun/sandboxrun/container/guard"
-	"github.com/sandboxrun/sandboxrun/container/launch"
 	"github.com/sandboxrun/sandboxrun/container/owner"
 	"github.com/sandboxrun/sandboxrun/container/procfs"
 	"github.com/sandboxrun/sandboxrun/container/relayproc"
-	"github.com/sandboxrun/sandboxrun/container/trust"
 	"github.com/sandboxrun/sandboxrun/fault"
 	"github.com/sandboxrun/sandboxrun/forkexec"
 	"github.com/sandboxrun/sandboxrun/record"
@@ -31,9 +30,12 @@ import (
 type making struct {
 	*Sandbox
 	plan    *spec.Plan
-	root    *os.Root // its directory
-	lock    *os.File // process 1 has it open too
-	creator *os.File // the socket to process 1
+	root    *os.Root   // its directory
+	lock    *os.File   // process 1 has it open too
+	creator *os.File   // the socket to process 1
+	frame   spec.Frame // that process 1 was started with
+	host    bool       // process 1 sees the host's root
+	head    *HeadStart // that starts process 1; nil: none
 	relay   *relayproc.Process
 	filter  []unix.SockFilter // compiled
 	short   *forkexec.Launch  // if it was made before the sandbox had its id
@@ -46,33 +48,7 @@ type making struct {
 // Whatever fails, nothing is left behind. Where the plan has a relay, the calling program must be one that answers to
 // RelayCommand by Relay.
 func (s *Store) Create(id string, plan *spec.Plan, o Options) (*Sandbox, error) {
-	if err := CheckID(id); err != nil {
-		return nil, err
-	}
-	writable, err := trust.CheckView(s.path, s.root, plan.View)
-	if err != nil {
-		return nil, err
-	}
-	of, err := openOwner(o.Owner)
-	if err != nil {
-		return nil, err
-	}
-	defer of.Close()
-	lock, err := s.reserve(id)
-	if err != nil {
-		return nil, err
-	}
-	m := &making{Sandbox: planned(s, id, plan, o.Owner, writable), plan: plan, lock: lock}
-	if err = m.build(); err == nil {
-		err = m.complete(of, o)
-	}
-	if err != nil {
-		m.discard()
-		return nil, diagnose.NoNextBest(err, plan.BestEffort)
-	}
-	m.release()
-	s.phase("completion")
-	return m.Sandbox, nil
+	return s.Begin(id, func() (*spec.Host, error) { return &spec.Host{}, nil }).Create(plan, o)
 }
 
 func planned(s *Store, id string, plan *spec.Plan, of *owner.Owner, writable []string) *Sandbox {
@@ -100,12 +76,6 @@ func (m *making) build() (err error) {
 	if err := sb.store.reserveID(sb.state.ID, m.plan); err != nil {
 		return err
 	}
-	if m.root, err = sb.store.root.OpenRoot(sb.state.ID); err != nil {
-		return fmt.Errorf("create sandbox: %w", err)
-	}
-	if sb.dir, err = m.root.Open("."); err != nil {
-		return fmt.Errorf("create sandbox: %w", err)
-	}
 	sb.store.phase("state directory")
 	compiled := compileFilter(m.plan)
 	checks := check.New(m.plan.Checks, m.plan.View, sb.store.path)
@@ -116,7 +86,7 @@ func (m *making) build() (err error) {
 	}
 	defer trees.Close()
 	around := build.Search(m.plan)
-	if err := m.launch(trees == nil); err != nil {
+	if err := m.process1(trees == nil); err != nil {
 		return err
 	}
 	sb.store.phase("process 1, by libcontainer")
@@ -128,6 +98,7 @@ func (m *making) build() (err error) {
 		return err
 	}
 	sb.store.phase("limits and relay")
+	go func() { _, _ = json.Marshal(&State{}) }() // finds out how to encode it, which it does once, while the kernel makes files
 	if err := sb.furnish(m.plan, trees, build.Await(around, m.plan)); err != nil {
 		return err
 	}
@@ -141,34 +112,6 @@ func (m *making) build() (err error) {
 		return err
 	}
 	return m.writeInit()
-}
-
-// launch starts process 1. It ends with the creator until the creator reports that the sandbox is complete.
-func (m *making) launch(host bool) error {
-	sb := m.Sandbox
-	base, err := sb.store.base()
-	if err != nil {
-		return err
-	}
-	ours, theirs, err := forkexec.CreatorSocket()
-	if err != nil {
-		return fmt.Errorf("create sandbox: %w", err)
-	}
-	defer theirs.Close()
-	m.creator = ours
-	p := launch.Process1{
-		ID: sb.state.ID, Store: sb.store.path, Root: sb.store.root, Base: base, Cgroup: cgroupName(sb.store.path, sb.state.ID), Host: host,
-		Plan: m.plan, Lock: m.lock, Creator: theirs,
-	}
-	if sb.state.PID, sb.state.StartTime, err = p.Start(); err != nil {
-		return err
-	}
-	sb.state.StartTime = procfs.SinceBoot(sb.state.StartTime)
-	sb.child = true
-	if err := sb.attach(); err != nil {
-		return fail(fault.SandboxUnavailable, "", "create sandbox: %w", err)
-	}
-	return nil
 }
 
 // furnish builds what programs see.
@@ -212,7 +155,7 @@ func (m *making) complete(of *os.File, o Options) error {
 	if err := forkexec.TellProcess1(m.creator, forkexec.Complete, sealed, of); err != nil {
 		return fail(fault.SandboxUnavailable, "", "create sandbox: process 1 has ended: %w", err)
 	}
-	waitClosed(m.creator)
+	forkexec.AwaitClosed(m.creator)
 	if !procfs.PidfdAlive(sb.init) {
 		return fail(fault.SandboxUnavailable, "", "create sandbox: process 1 has ended")
 	}
@@ -305,12 +248,10 @@ func (m *making) release() {
 	}
 }
 
-// waitClosed waits until nobody has the other end of a socket open any more.
-func waitClosed(s *os.File) {
-	fds := []unix.PollFd{{Fd: int32(s.Fd())}} // POLLHUP needs no asking for
-	for {
-		if _, err := unix.Poll(fds, -1); !errors.Is(err, unix.EINTR) {
-			return
-		}
-	}
+// compileFilter begins to compile a plan's filter while the kernel makes the namespaces. The function that it returns waits for the end
+// of that.
+func compileFilter(plan *spec.Plan) func() ([]unix.SockFilter, error) {
+	compile := sync.OnceValues(func() ([]unix.SockFilter, error) { return chmod.Filter(plan.Filter, runtime.GOARCH) })
+	go compile() //nolint:errcheck // the exec that waits for it gets the error
+	return compile
 }

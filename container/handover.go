@@ -33,7 +33,10 @@ func (s *Store) Prepare(plan *spec.Plan) (*Ready, error) {
 		return nil, err
 	}
 	m := &making{Sandbox: planned(s, name, plan, nil, writable), plan: plan, lock: lock}
-	if err = m.build(); err == nil {
+	if err = m.openDirectory(); err == nil {
+		err = m.build()
+	}
+	if err == nil {
 		err = m.keepReady()
 	}
 	if err != nil {

@@ -28,7 +28,7 @@ func TestInitConfig(t *testing.T) {
 	}
 	plan := planFor(t, p, policy.Limits{})
 	for _, withHost := range []bool{false, true} {
-		p := launch.Process1{Base: "/base", Cgroup: "sandboxrun-test", Host: withHost, Plan: plan}
+		p := launch.Process1{Base: "/base", Cgroup: "sandboxrun-test", Host: withHost, Frame: plan.Frame()}
 		config, err := p.Config()
 		if err != nil {
 			t.Fatal(err)

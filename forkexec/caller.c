@@ -18,7 +18,7 @@
 #define MiB (1ull << 20)
 #define OWN_STACK (8 * MiB)
 #define THREAD_STACK (1 * MiB)
-#define OWN_FILES (256 * MiB) // state, events, logs, and libcontainer's copy of this binary
+#define OWN_FILES (256 * MiB) // state, events, logs, and libcontainer's copy of this binary where there is one (small.c)
 
 struct fx_rlimit fx_caller_limits[FX_CALLER_LIMITS] = {
 	{RLIMIT_AS, 0, 0}, {RLIMIT_DATA, 0, 0}, {RLIMIT_STACK, 0, 0}, {RLIMIT_FSIZE, 0, 0}, {RLIMIT_CPU, 0, 0},
@@ -79,9 +79,10 @@ static void find_arguments(void)
 // The priority puts this before client.c.
 __attribute__((constructor(101))) static void remember_caller(void)
 {
+	find_arguments();
+	fx_become_small();
 	fx_begun_us = fx_now_us();
 	fx_first_parent = getppid();
-	find_arguments();
 	for (int i = 0; i < FX_CALLER_LIMITS; i++) {
 		struct fx_rlimit *is = &fx_caller_limits[i];
 		struct rlimit l = {RLIM_INFINITY, RLIM_INFINITY};

@@ -5,6 +5,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <linux/filter.h>
+#include <linux/limits.h>
 
 struct fx_mount { // the arguments of one mount(2)
 	const char *source, *target, *fstype, *data;
@@ -65,6 +66,10 @@ struct fx_cgroup {
 extern int64_t fx_begun_us; // when this process began, by fx_now_us
 extern char **fx_argv; // of this process; musl gives constructors no arguments
 extern int fx_argc;
+// The binary that a process runs whose /proc/self/exe is another file (small.c). NULL: it is that.
+struct fx_self { uint64_t dev, ino; char name[16], path[PATH_MAX]; };
+const struct fx_self *fx_self(void);
+void fx_become_small(void);
 extern int fx_first_parent; // who called this command: by the time that Go asks, that process may have ended
 
 #define FX_CALLER_LIMITS 6

@@ -110,3 +110,13 @@ func TellProcess1(socket *os.File, word byte, sealed, owner *os.File) error {
 		}
 	}
 }
+
+// AwaitClosed waits until nobody has the other end of a socket open any more.
+func AwaitClosed(s *os.File) {
+	fds := []unix.PollFd{{Fd: int32(s.Fd())}} // POLLHUP needs no asking for
+	for {
+		if _, err := unix.Poll(fds, -1); err != unix.EINTR {
+			return
+		}
+	}
+}

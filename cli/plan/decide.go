@@ -25,9 +25,14 @@ type Decision struct {
 }
 
 // Decide reads a policy and resolves it on this machine.
-func Decide(p *caller.Caller, from Source) (Decision, error) { return decide(p, from, machine.Probe) }
+func Decide(p *caller.Caller, from Source) (Decision, error) {
+	return decide(p, from, machine.Begin().Probe, func(Decision) {})
+}
 
-func decide(p *caller.Caller, from Source, probe func(policy.Limits) (*spec.Host, error)) (d Decision, err error) {
+// decide calls known as soon as the policy and the host are.
+func decide(
+	p *caller.Caller, from Source, probe func(policy.Limits) (*spec.Host, error), known func(Decision),
+) (d Decision, err error) {
 	if d.Policy, err = Load(p, from); err != nil {
 		return d, err
 	}
@@ -58,6 +63,7 @@ func decide(p *caller.Caller, from Source, probe func(policy.Limits) (*spec.Host
 		return d, err
 	}
 	d.Host.Env, d.Host.ExecEnv = p.Env, from.Env
+	known(d)
 	if d.Plan, err = spec.Resolve(d.Policy, d.Host); err != nil {
 		return d, machineFirst(err)
 	}
@@ -87,15 +93,24 @@ func machineFirst(err error) error {
 
 // NewSandbox removes the leftovers of dead sandboxes, then builds a sandbox.
 func NewSandbox(p *caller.Caller, s *container.Store, from Source, id string, o container.Options) (*container.Sandbox, *Decision, error) {
-	d, err := Decide(p, from)
+	look := machine.Begin()
+	head := s.Begin(id, look.Host)
+	d, err := decide(p, from, look.Probe, func(d Decision) {
+		if frame, err := spec.ForeseeFrame(d.Policy, d.Host); err == nil {
+			head.Start(frame)
+		}
+	})
 	if err != nil {
+		head.Discard()
 		return nil, nil, err
 	}
-	if err := s.CheckState(d.Host); err != nil {
+	made, err := d.make(p, s, id, head)
+	if err != nil {
+		head.Discard()
 		return nil, nil, err
 	}
 	// A fault of another sandbox must not stop this one.
-	if _, err := s.Sweep(); err != nil && caller.Describe(err).Code == fault.RecordUnusable {
+	if err := head.Swept(); err != nil && caller.Describe(err).Code == fault.RecordUnusable {
 		p.Warn(err.Error())
 	} else if err != nil {
 		logrus.Warn(err)
@@ -104,11 +119,7 @@ func NewSandbox(p *caller.Caller, s *container.Store, from Source, id string, o 
 	if o.Record != "" {
 		o.Versions = version.Facts()
 	}
-	made, err := d.make(p, s, id)
-	if err != nil {
-		return nil, nil, err
-	}
-	sb, err := s.Create(id, d.Plan, o)
+	sb, err := head.Create(d.Plan, o)
 	if err != nil {
 		return nil, nil, errors.Join(err, made.Discard())
 	}
@@ -127,9 +138,15 @@ func NewSandbox(p *caller.Caller, s *container.Store, from Source, id string, o 
 }
 
 // make makes what the policy wants on disk, and decides again with that.
-func (d *Decision) make(p *caller.Caller, s *container.Store, id string) (*made.Directory, error) {
+func (d *Decision) make(p *caller.Caller, s *container.Store, id string, head *container.HeadStart) (*made.Directory, error) {
+	if !made.Makes(d.Policy) {
+		return nil, nil
+	}
+	if err := head.Reserved(); err != nil {
+		return nil, err
+	}
 	made, err := s.Make(id, d.Policy, d.Plan)
-	if made == nil || err != nil {
+	if err != nil {
 		return nil, err
 	}
 	for _, w := range made.Warnings {

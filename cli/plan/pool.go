@@ -55,7 +55,7 @@ func decideTraced(p *caller.Caller, from Source) (*pool.Decision, error) {
 	d, err := decide(p, from, func(l policy.Limits) (h *spec.Host, err error) {
 		h, trace, err = machine.ProbeTraced(l)
 		return h, err
-	})
+	}, func(Decision) {})
 	if err != nil {
 		return nil, err
 	}

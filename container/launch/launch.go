@@ -27,6 +27,9 @@ import (
 // Descriptors that process 1 finds open; stub.c says what for. libcontainer numbers them from 3.
 const pauseStub = "/proc/self/fd/3"
 
+// Dir is libcontainer's, in the sandbox's directory.
+const Dir = "runc"
+
 // Process1 is what is started.
 type Process1 struct {
 	ID     string
@@ -35,9 +38,15 @@ type Process1 struct {
 	Base   string   // the directory that it starts in
 	Cgroup string   // a name for libcontainer, which makes no group of it
 	Host   bool     // it sees the host's root, at build.HostDir
-	Plan   *spec.Plan
+	Frame  spec.Frame
 	// Lock is the sandbox's lock file, and Creator a socket: see stub.c.
 	Lock, Creator *os.File
+}
+
+// Prepare does what is the same for every process 1, for a caller that waits for what is not.
+func Prepare() {
+	_, _ = forkexec.Stub()                     // Start has the error
+	_, _ = json.Marshal(&libcontainer.State{}) // the package finds out how to encode a type once
 }
 
 // Start starts it, and returns its pid and start time. It ends with the process that has the other end of its socket.
@@ -92,14 +101,14 @@ func (p *Process1) container(config *configs.Config) (*libcontainer.Container, e
 	if err != nil {
 		return nil, err
 	}
-	dir := filepath.Join(p.ID, "runc", p.ID)
+	dir := filepath.Join(p.ID, Dir, p.ID)
 	if err := p.Root.MkdirAll(dir, 0o700); err != nil {
 		return nil, &os.PathError{Op: "make", Path: dir, Err: fault.Cause(err)}
 	}
 	if err := p.Root.WriteFile(filepath.Join(dir, "state.json"), state, 0o600); err != nil {
 		return nil, &os.PathError{Op: "write", Path: filepath.Join(dir, "state.json"), Err: fault.Cause(err)}
 	}
-	return libcontainer.Load(filepath.Join(p.Store, p.ID, "runc"), p.ID)
+	return libcontainer.Load(filepath.Join(p.Store, p.ID, Dir), p.ID)
 }
 
 func noCgroups() map[string]string {
@@ -119,7 +128,7 @@ func (p *Process1) Config() (*configs.Config, error) {
 			{Destination: "/proc", Type: "proc", Source: "proc", Options: []string{"nosuid", "noexec", "nodev"}},
 			{Destination: "/dev", Type: "bind", Source: "/dev", Options: []string{"rbind", "rprivate"}},
 		},
-		Linux: &specs.Linux{Namespaces: namespaces(p.Plan), UIDMappings: p.Plan.IDs.UIDs, GIDMappings: p.Plan.IDs.GIDs},
+		Linux: &specs.Linux{Namespaces: namespaces(p.Frame.OwnNetwork), UIDMappings: p.Frame.UIDs, GIDMappings: p.Frame.GIDs},
 	}
 	if p.Host {
 		own.Mounts = append(own.Mounts, specs.Mount{
@@ -133,11 +142,11 @@ func (p *Process1) Config() (*configs.Config, error) {
 }
 
 // namespaces are those of a sandbox. The control group namespace is left to each exec: it is to show the exec's own group as the root.
-func namespaces(plan *spec.Plan) []specs.LinuxNamespace {
+func namespaces(ownNetwork bool) []specs.LinuxNamespace {
 	list := []specs.LinuxNamespace{
 		{Type: specs.UserNamespace}, {Type: specs.MountNamespace}, {Type: specs.PIDNamespace}, {Type: specs.IPCNamespace}, {Type: specs.UTSNamespace},
 	}
-	if plan.OwnNetwork() {
+	if ownNetwork {
 		list = append(list, specs.LinuxNamespace{Type: specs.NetworkNamespace})
 	}
 	return list

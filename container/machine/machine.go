@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	"golang.org/x/sys/unix"
 
@@ -30,12 +31,34 @@ import (
 
 // Probe finds out what Resolve needs to know of the machine and the caller. What only limits need is looked for where a
 // policy has such.
-func Probe(l policy.Limits) (*spec.Host, error) {
-	tree, err := survey.HostTree()
+func Probe(l policy.Limits) (*spec.Host, error) { return Begin().Probe(l) }
+
+// Look is a Probe that has begun, for a caller that has other work to do before it knows the limits.
+type Look struct {
+	// Host waits for what depends on no policy. It is the Host that Probe returns.
+	Host func() (*spec.Host, error)
+}
+
+// Begin begins what Probe does.
+func Begin() Look {
+	l := Look{sync.OnceValues(func() (*spec.Host, error) {
+		tree, err := survey.HostTree()
+		if err != nil {
+			return nil, err
+		}
+		return probe(tree)
+	})}
+	go l.Host() //nolint:errcheck // the caller who waits for it gets the error
+	return l
+}
+
+// Probe ends it.
+func (l Look) Probe(limits policy.Limits) (*spec.Host, error) {
+	h, err := l.Host()
 	if err != nil {
 		return nil, err
 	}
-	return probe(l, tree)
+	return h, probeLimits(h, limits)
 }
 
 // ProbeTraced is Probe, with a trace of what of the host's files it and Resolve look at.
@@ -44,7 +67,10 @@ func ProbeTraced(l policy.Limits) (*spec.Host, *hostfs.Trace, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	h, err := probe(l, tree)
+	h, err := probe(tree)
+	if err == nil {
+		err = probeLimits(h, l)
+	}
 	if err == nil {
 		for _, file := range []string{"/etc/passwd", "/etc/group", "/etc/resolv.conf"} {
 			trace.Read(file)
@@ -53,7 +79,7 @@ func ProbeTraced(l policy.Limits) (*spec.Host, *hostfs.Trace, error) {
 	return h, trace, err
 }
 
-func probe(l policy.Limits, tree hostfs.Tree) (*spec.Host, error) {
+func probe(tree hostfs.Tree) (*spec.Host, error) {
 	kernel, err := procfs.KernelVersion()
 	if err != nil {
 		return nil, err
@@ -83,7 +109,7 @@ func probe(l policy.Limits, tree hostfs.Tree) (*spec.Host, error) {
 	if h.Ground, err = trust.NewGround(); err != nil {
 		return nil, err
 	}
-	return h, probeLimits(h, l)
+	return h, nil
 }
 
 // overlays says of directories why no overlay can hide names in them; empty: one can.
@@ -99,16 +125,15 @@ func overlays(dirs []string) []string {
 
 // self is this program's file, if it still has the name that it was started by.
 func self(tree hostfs.Tree) string {
-	path, err := os.Executable()
+	is, err := forkexec.ReadSelf()
 	if err != nil {
 		return ""
 	}
-	var is unix.Stat_t
-	info, err := tree.Lstat(path)
-	if err != nil || unix.Stat("/proc/self/exe", &is) != nil || info.Dev != is.Dev || info.Ino != is.Ino {
+	info, err := tree.Lstat(is.Path)
+	if err != nil || info.Dev != is.Dev || info.Ino != is.Ino {
 		return ""
 	}
-	return path
+	return is.Path
 }
 
 // sockets lists the Unix sockets of this network namespace that have a file.

@@ -4,30 +4,26 @@ import (
 	"fmt"
 	"os"
 	"strconv"
-	"strings"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/sandboxrun/sandboxrun/rootfs/hostfs"
 )
 
 // LocationOf finds the location of a file that is open, by our own mounts.
 func LocationOf(f *os.File, own []hostfs.Mount) (hostfs.Location, error) {
-	proc := fmt.Sprintf("/proc/self/fdinfo/%d", f.Fd())
-	info, err := os.ReadFile(proc)
+	var st unix.Statx_t
+	fd := int(f.Fd())
+	if err := unix.Statx(fd, "", unix.AT_EMPTY_PATH, unix.STATX_MNT_ID, &st); err != nil {
+		return hostfs.Location{}, &os.PathError{Op: "statx", Path: f.Name(), Err: err}
+	}
+	path, err := os.Readlink("/proc/self/fd/" + strconv.Itoa(fd))
 	if err != nil {
 		return hostfs.Location{}, err
 	}
-	path, err := os.Readlink(strings.Replace(proc, "fdinfo", "fd", 1))
-	if err != nil {
-		return hostfs.Location{}, err
-	}
-	for line := range strings.Lines(string(info)) {
-		text, ok := strings.CutPrefix(line, "mnt_id:")
-		if !ok {
-			continue
-		}
-		id, _ := strconv.Atoi(strings.TrimSpace(text))
+	if st.Mask&unix.STATX_MNT_ID != 0 {
 		for _, m := range own {
-			if l, ok := m.Locate(path); ok && m.ID == id {
+			if l, ok := m.Locate(path); ok && uint64(m.ID) == st.Mnt_id {
 				return l, nil
 			}
 		}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/sandboxrun/sandboxrun/container/procfs"
 	"github.com/sandboxrun/sandboxrun/fault"
+	"github.com/sandboxrun/sandboxrun/forkexec"
 	"github.com/sandboxrun/sandboxrun/rootfs"
 	"github.com/sandboxrun/sandboxrun/rootfs/hostfs"
 	"github.com/sandboxrun/sandboxrun/spec"
@@ -47,9 +48,9 @@ func NewGround() (*ground, error) {
 	g := &ground{mounts: mounts, uid: os.Geteuid()}
 	g.inUse = sync.OnceValue(g.statesInUse)
 	go g.inUse()
-	self, err := os.Readlink("/proc/self/exe")
+	self, err := forkexec.ReadSelf()
 	if err == nil {
-		err = g.file("the sandboxrun binary", self, true)
+		err = g.file("the sandboxrun binary", self.Path, true)
 	}
 	if err != nil && !errors.Is(err, fs.ErrNotExist) { // a binary that was removed cannot be changed by its name
 		return nil, err

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"syscall"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/sandboxrun/sandboxrun/rootfs/pathname"
 )
 
@@ -16,7 +18,11 @@ const direntBytes = 8 << 10
 // List lists a directory with what its entries are: all, or the directories alone. It asks the kernel nothing more of a symbolic link.
 func (t Host) List(dir string, dirsOnly bool) ([]Listed, error) {
 	t.note(askedContent, dir)
-	return ask(t.servers, dir, func() ([]Listed, error) { return list(dir, dirsOnly, t.note) })
+	var note func(asked, string)
+	if t.trace != nil {
+		note = t.note
+	}
+	return ask(t.servers, dir, func() ([]Listed, error) { return list(dir, dirsOnly, note) })
 }
 
 func list(dir string, dirsOnly bool, note func(asked, string)) ([]Listed, error) {
@@ -33,8 +39,10 @@ func list(dir string, dirsOnly bool, note func(asked, string)) ([]Listed, error)
 		info := Info{Mode: fs.ModeSymlink}
 		if kind != syscall.DT_LNK {
 			var err error
-			note(askedEntry, pathname.Join(dir, name))
-			if info, err = lstat(pathname.Join(dir, name)); err != nil {
+			if note != nil {
+				note(askedEntry, pathname.Join(dir, name))
+			}
+			if info, err = lstatAt(fd, dir, name); err != nil {
 				return err
 			}
 		}
@@ -108,14 +116,27 @@ func eachDirent(fd int, use func(name string, kind byte) error) error {
 
 // lstat makes an Info without what else os.Lstat makes.
 func lstat(p string) (Info, error) {
-	var st syscall.Stat_t
-	if err := syscall.Lstat(p, &st); err != nil {
+	var st unix.Stat_t
+	if err := unix.Lstat(p, &st); err != nil {
 		return Info{}, treeError(&os.PathError{Op: "lstat", Path: p, Err: err})
 	}
+	return infoOf(&st), nil
+}
+
+// lstatAt is lstat of an entry of a directory that is open: the kernel looks up one name, and not the directory's again.
+func lstatAt(fd int, dir, name string) (Info, error) {
+	var st unix.Stat_t
+	if err := unix.Fstatat(fd, name, &st, unix.AT_SYMLINK_NOFOLLOW); err != nil {
+		return Info{}, treeError(&os.PathError{Op: "lstat", Path: pathname.Join(dir, name), Err: err})
+	}
+	return infoOf(&st), nil
+}
+
+func infoOf(st *unix.Stat_t) Info {
 	return Info{
 		Mode: fileMode(st.Mode), UID: int(st.Uid), GID: int(st.Gid), Size: st.Size,
 		Dev: st.Dev, Ino: st.Ino, Nlink: uint64(st.Nlink), Modified: st.Mtim.Nano(),
-	}, nil
+	}
 }
 
 // fileMode is a mode of the kernel's in Go's terms.

@@ -32,7 +32,7 @@ var PackageData = []string{ //nolint:gochecknoglobals // a table
 }
 
 // neverShown are names that the rule never shows: who may log in, keys, where packages come from (an address may have a password
-// in it), and what identifies the host. Patterns are path.Match's. What has other modes than data for everybody is left out anyway.
+// in it), and what identifies the host. A star at the end stands for any rest. What has other modes than data for everybody is left out anyway.
 var neverShown = []string{ //nolint:gochecknoglobals // a table
 	"NetworkManager", "alternatives", "amazon", "apt", "cloud*", "containers", "cron*", "dbus*", "dhcp*", "dnf", "docker*", "dpkg",
 	"kernel", "kubernetes", "libvirt", "mail*", "misc", "netplan", "pacman*", "pam*", "pki", "polkit*", "ppp", "private", "rpm", "samba",
@@ -192,7 +192,7 @@ func (s *Surveyor) Judge(p string, info hostfs.Info) (datum, string) {
 		return d, "no program of that name is installed: neither /usr/share/" + pathname.Printable(program) + " nor /usr/lib/" + pathname.Printable(program) + " is there"
 	case parts && !s.isCommand(program):
 		return d, pathname.Printable(name) + " is a directory to which other packages add, and /usr/bin/" + pathname.Printable(program) + " is not there"
-	case slices.ContainsFunc(neverShown, func(pattern string) bool { ok, _ := path.Match(pattern, program); return ok }):
+	case isNeverShown(program):
 		return d, pathname.Printable(program) + " is one of the names of logins, keys, package sources and host identity, which are never shown"
 	case s.isService(program):
 		return d, pathname.Printable(name) + " is a service, and " + pathname.Printable(p) + " its own"
@@ -204,6 +204,13 @@ func (s *Surveyor) Judge(p string, info hostfs.Info) (datum, string) {
 	why := s.survey(&d, p, maxDataDepth, &left)
 	s.left -= before - left
 	return d, why
+}
+
+func isNeverShown(program string) bool {
+	return slices.ContainsFunc(neverShown, func(pattern string) bool {
+		start, open := strings.CutSuffix(pattern, "*")
+		return program == start || open && strings.HasPrefix(program, start)
+	})
 }
 
 // Program is the directory in /usr of the installed program of that name, or "". /etc/xdg is for every program that follows the XDG

@@ -188,7 +188,7 @@ func TestRedactedErrors(t *testing.T) {
 	cause := &fs.PathError{Op: "open", Path: "/w/" + secret, Err: unix.ENOENT}
 	ours := fault.New("a_code", "try "+secret, "start %q: %w", secret, cause)
 	ours.Sandbox, ours.Exec = "x", "e000001"
-	got := redacted(ours, r)
+	got := r.Error(ours)
 	e, ok := errors.AsType[*Error](got)
 	if !ok || e.Code != "a_code" || e.Exec != "e000001" || strings.Contains(got.Error()+e.Hint, secret) || !strings.Contains(got.Error(), "<API_KEY>") {
 		t.Errorf("%+v", got)
@@ -199,14 +199,14 @@ func TestRedactedErrors(t *testing.T) {
 	if ours.Hint != "try "+secret {
 		t.Error("the error itself was changed")
 	}
-	if got := redacted(cause, r); strings.Contains(got.Error(), secret) || !errors.Is(got, unix.ENOENT) {
+	if got := r.Error(cause); strings.Contains(got.Error(), secret) || !errors.Is(got, unix.ENOENT) {
 		t.Errorf("another's error: %v", got)
 	}
 	clean := fault.New("a_code", "", "nothing in it")
-	if got := redacted(clean, r); got != error(clean) { //nolint:errorlint // the very same
+	if got := r.Error(clean); got != error(clean) { //nolint:errorlint // the very same
 		t.Errorf("changed: %v", got)
 	}
-	if got := redacted(ours, nil); got.Error() != ours.Error() {
+	if got := (*record.Redactor)(nil).Error(ours); got.Error() != ours.Error() {
 		t.Errorf("without a redactor: %v", got)
 	}
 }

@@ -74,7 +74,7 @@ func (sb *Sandbox) Start(req Request) (*Running, error) {
 		if ended := sb.ended(); ended != nil {
 			err = ended
 		}
-		return nil, redacted(err, req.redactor)
+		return nil, req.redactor.Error(err)
 	}
 	return r, nil
 }

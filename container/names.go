@@ -1,9 +1,8 @@
 package container
 
 import (
-	"path/filepath"
-
 	"github.com/sandboxrun/sandboxrun/rootfs"
+	"github.com/sandboxrun/sandboxrun/rootfs/hostfs"
 )
 
 // Names translate paths of the host to those inside.
@@ -14,25 +13,11 @@ func (sb *Sandbox) Names() rootfs.Names {
 	return sb.state.Paths
 }
 
-// ResolveSoFar resolves the symlinks in the part of a path of the host that exists.
-func ResolveSoFar(name string) string {
-	rest := ""
-	for dir := name; ; dir = filepath.Dir(dir) {
-		if real, err := filepath.EvalSymlinks(dir); err == nil {
-			return filepath.Join(real, rest)
-		}
-		if dir == "/" || dir == "." {
-			return filepath.Clean(name)
-		}
-		rest = filepath.Join(filepath.Base(dir), rest)
-	}
-}
-
 // translate gives the command, the working directory and the caller's variables their names inside.
 func (sb *Sandbox) translate(req Request) Request {
 	names, follow := sb.Names(), req.Follow
 	if follow == nil {
-		follow = ResolveSoFar
+		follow = hostfs.ResolveSoFar
 	}
 	inside := func(text string) string { return names.Translate(text, follow) }
 	args := make([]string, len(req.Args))

@@ -1,7 +1,6 @@
 package container
 
 import (
-	"errors"
 	"strings"
 
 	"github.com/sandboxrun/sandboxrun/record"
@@ -35,35 +34,6 @@ func (sb *Sandbox) environ(req Request) ([]string, *record.Redactor) {
 		own[name] = value
 	}
 	return env, record.NewRedactor(own, req.Caller)
-}
-
-// redactedError is an error whose text is another.
-type redactedError struct {
-	text string
-	err  error
-}
-
-func (e *redactedError) Error() string { return e.text }
-
-func (e *redactedError) Unwrap() error { return e.err }
-
-// redacted takes values out of what an error says. What it is stays.
-func redacted(err error, r *record.Redactor) error {
-	text := r.String(err.Error())
-	e, ok := errors.AsType[*Error](err)
-	hint := ""
-	if ok {
-		hint = r.String(e.Hint)
-	}
-	switch {
-	case text == err.Error() && (!ok || hint == e.Hint):
-		return err
-	case !ok:
-		return &redactedError{text, err}
-	}
-	clean := *e
-	clean.Hint, clean.Err = hint, &redactedError{text, err}
-	return &clean
 }
 
 func variable(env []string, name string) string {

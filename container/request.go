@@ -32,7 +32,7 @@ type Request struct {
 	Caller map[string]string `json:"-"` // the caller's environment, from which the policy takes what it allows
 	Env    map[string]string `json:"-"` // variables of this exec alone
 	// Translate replaces paths of the host in Args, Dir, Env and the variables of Caller by their names inside. Follow follows symlinks in
-	// them; nil: ResolveSoFar.
+	// them; nil: hostfs.ResolveSoFar.
 	Translate bool
 	Follow    func(string) string `json:"-"`
 	Timeout   time.Duration       // 0, or more than the sandbox may take: as the sandbox

@@ -5,7 +5,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -16,6 +15,7 @@ import (
 	"github.com/sandboxrun/sandboxrun/container/relayproc"
 	"github.com/sandboxrun/sandboxrun/container/result"
 	"github.com/sandboxrun/sandboxrun/container/stream"
+	"github.com/sandboxrun/sandboxrun/container/template"
 	"github.com/sandboxrun/sandboxrun/forkexec"
 	"github.com/sandboxrun/sandboxrun/secret"
 	"github.com/sandboxrun/sandboxrun/spec"
@@ -90,50 +90,11 @@ func (sb *Sandbox) answer() (forkexec.Answer, error) {
 			return a, err
 		}
 	}
-	if a.Started, err = eventTemplate(journal.Event{Event: journal.Started, ExecStart: &journal.ExecStart{Command: stands(forkexec.HoleCommand)}}); err != nil {
+	if a.Started, err = template.Started(); err != nil {
 		return a, err
 	}
-	finding := stands(forkexec.HoleFinding)
-	a.Ended, err = eventTemplate(journal.Event{Event: journal.Ended, ExecEnd: &journal.ExecEnd{
-		Outcome: result.Exited, Finding: &finding, ExitCode: int(standsNumber(forkexec.HoleStatus)), WallMS: float64(standsNumber(forkexec.HoleWall)),
-		CPUMS: float64(standsNumber(forkexec.HoleCPU)), MaxRSSBytes: standsNumber(forkexec.HoleRSS),
-	}})
+	a.Ended, err = template.Ended()
 	return a, err
-}
-
-// standsFor is more than any number that a template has, and less than what JSON rounds.
-const standsFor = 9_007_199_254_740_000
-
-// standsTime stands for any other length of time, and standsCPU for what comes of it.
-const standsTime = 3_333_333_333 * time.Second
-
-// standsNumber stands for a hole while a template is made.
-func standsNumber(hole string) int64 { return standsFor + int64(hole[1]) }
-
-func stands(hole string) string { return strconv.FormatInt(standsNumber(hole), 10) }
-
-// makeTemplate puts holes where something stands for them. Each must be found once; else the template is empty.
-func makeTemplate(text []byte, list map[string]string) string {
-	t := strings.TrimSuffix(string(text), "\n")
-	for is, hole := range list {
-		if strings.Count(t, is) != 1 {
-			return ""
-		}
-		t = strings.Replace(t, is, hole, 1)
-	}
-	return t
-}
-
-func standing(holes ...string) map[string]string {
-	list := map[string]string{}
-	for _, h := range holes {
-		is := stands(h)
-		if h == forkexec.HoleFinding {
-			is = strconv.Quote(is) // it may be null
-		}
-		list[is] = h
-	}
-	return list
 }
 
 // resultTemplate is the result of a program that has exited.
@@ -141,47 +102,23 @@ func (sb *Sandbox) resultTemplate(merged, timeout bool) (string, error) {
 	var cmd forkexec.Command
 	limits := sb.effective(Request{})
 	if timeout {
-		limits.Within(standsTime)
+		limits.Within(template.Time)
 	}
 	sb.limit(&cmd, limits, nil)
 	reported, err := sb.reported(&cmd, limits)
 	if err != nil {
 		return "", err
 	}
-	r := (&Running{sb: sb, Name: stands(forkexec.HoleExec), limits: limits, reported: reported, streams: stream.Ended(stream.NewKeeper(1), stream.NewKeeper(1), merged, nil)}).
+	r := (&Running{sb: sb, Name: template.Text(forkexec.HoleExec), limits: limits, reported: reported, streams: stream.Ended(stream.NewKeeper(1), stream.NewKeeper(1), merged, nil)}).
 		conclude(forkexec.Status{}, 0, false)
-	r.ExitCode = int(standsNumber(forkexec.HoleStatus))
-	r.SetFinding(stands(forkexec.HoleFinding))
-	r.Stdout, r.Stderr = stands(forkexec.HoleStdout), stands(forkexec.HoleStderr)
-	r.StdoutBytes, r.StderrBytes = standsNumber(forkexec.HoleStdoutBytes), standsNumber(forkexec.HoleStderrBytes)
-	r.Usage = result.Usage{
-		WallMS: float64(standsNumber(forkexec.HoleWall)), CPUMS: float64(standsNumber(forkexec.HoleCPU)), MaxRSSBytes: standsNumber(forkexec.HoleRSS),
-		WrittenBytes: standsNumber(forkexec.HoleWritten), Processes: int(standsNumber(forkexec.HoleTasks)),
-	}
-	list := standing(forkexec.HoleExec, forkexec.HoleStatus, forkexec.HoleFinding, forkexec.HoleStdout, forkexec.HoleStderr, forkexec.HoleStdoutBytes,
-		forkexec.HoleStderrBytes, forkexec.HoleWall, forkexec.HoleCPU, forkexec.HoleRSS, forkexec.HoleWritten, forkexec.HoleTasks)
+	more := map[string]string{}
 	if timeout {
-		list[fmt.Sprintf("%.0f", limits.Wall.Seconds())] = forkexec.HoleWallLimit
+		more[fmt.Sprintf("%.0f", limits.Wall.Seconds())] = forkexec.HoleWallLimit
 		if sb.state.Launch.CPUFollowsWall {
-			list[fmt.Sprintf("%.0f", limits.CPU.Seconds())] = forkexec.HoleCPULimit
+			more[fmt.Sprintf("%.0f", limits.CPU.Seconds())] = forkexec.HoleCPULimit
 		}
 	}
-	data, err := r.Encode()
-	return makeTemplate(data, list), err
-}
-
-func eventTemplate(e journal.Event) (string, error) {
-	e.Exec, e.Time = stands(forkexec.HoleExec), time.Unix(0, 0)
-	list := standing(forkexec.HoleExec)
-	if e.ExecStart != nil {
-		list = standing(forkexec.HoleExec, forkexec.HoleCommand)
-	}
-	if e.ExecEnd != nil {
-		list = standing(forkexec.HoleExec, forkexec.HoleFinding, forkexec.HoleStatus, forkexec.HoleWall, forkexec.HoleCPU, forkexec.HoleRSS)
-	}
-	list[e.Time.UTC().Format(journal.TimeForm)] = forkexec.HoleTime
-	data, err := e.Encode()
-	return makeTemplate(data, list), err
+	return template.Result(r, more)
 }
 
 // visible are the device and inode of all that the sandbox shows, so that nothing goes where a program could be. It is empty

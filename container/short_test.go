@@ -23,24 +23,6 @@ import (
 	"github.com/sandboxrun/sandboxrun/spec"
 )
 
-// TestMakeTemplate: a template has each hole once, or it is none: a text that looks like a hole must not become one.
-func TestMakeTemplate(t *testing.T) {
-	list := map[string]string{"111": "\x01a", "222": "\x01b"}
-	for text, want := range map[string]string{
-		`{"a":111,"b":"222"}` + "\n": `{"a":` + "\x01a" + `,"b":"` + "\x01b" + `"}`,
-		`{"a":111}`:                  "",
-		`{"a":111,"b":222,"c":111}`:  "",
-		"":                           "",
-	} {
-		if got := makeTemplate([]byte(text), list); got != want {
-			t.Errorf("%q: %q, want %q", text, got, want)
-		}
-	}
-	if got := makeTemplate([]byte("x\n"), nil); got != "x" {
-		t.Errorf("without holes: %q", got)
-	}
-}
-
 // filled puts values into the holes of a template, as answer.c does.
 func filled(t *testing.T, template string, values map[string]string) string {
 	t.Helper()

@@ -12,6 +12,7 @@ import (
 	"github.com/sandboxrun/sandboxrun/container"
 	"github.com/sandboxrun/sandboxrun/fault"
 	"github.com/sandboxrun/sandboxrun/rootfs"
+	"github.com/sandboxrun/sandboxrun/rootfs/hostfs"
 	"github.com/sandboxrun/sandboxrun/rootfs/pathname"
 )
 
@@ -72,7 +73,7 @@ func paths(p *caller.Caller, c *cli.Context, args []string, names rootfs.Names, 
 			if err != nil {
 				return err
 			}
-			a = PathInside(names, host, container.ResolveSoFar)
+			a = PathInside(names, host, hostfs.ResolveSoFar)
 		}
 		a.Asked = name
 		answers = append(answers, a)

@@ -20,6 +20,7 @@ import (
 	"github.com/sandboxrun/sandboxrun/container"
 	"github.com/sandboxrun/sandboxrun/container/owner"
 	"github.com/sandboxrun/sandboxrun/forkexec"
+	"github.com/sandboxrun/sandboxrun/rootfs/hostfs"
 )
 
 // Commands are the commands of this package, for one caller, and what one run of them has read from the command line.
@@ -151,7 +152,7 @@ func (p *Commands) attach(req *container.Request) {
 // shows reports whether a sandbox has the caller's directory: under its own name, or with --translate under any.
 func (p *Commands) shows(sb *container.Sandbox, translate bool) bool {
 	if translate {
-		_, _, ok := sb.Names().Inside(p.Cwd, container.ResolveSoFar)
+		_, _, ok := sb.Names().Inside(p.Cwd, hostfs.ResolveSoFar)
 		return ok
 	}
 	return sb.ShowsDir(p.Cwd)

@@ -26,6 +26,7 @@ import (
 	"github.com/sandboxrun/sandboxrun/fault"
 	"github.com/sandboxrun/sandboxrun/hooks"
 	"github.com/sandboxrun/sandboxrun/rootfs"
+	"github.com/sandboxrun/sandboxrun/rootfs/hostfs"
 	"github.com/sandboxrun/sandboxrun/rpc"
 	"github.com/sandboxrun/sandboxrun/spec"
 	"github.com/sandboxrun/sandboxrun/spec/policy"
@@ -343,7 +344,7 @@ func (n *session) path(_ context.Context, r *rpc.Request) (any, error) {
 			if !filepath.IsAbs(q.Host) {
 				return nil, badParams("path: %q is not absolute", q.Host)
 			}
-			follow := container.ResolveSoFar
+			follow := hostfs.ResolveSoFar
 			if n.ceiling != nil { // the answer would tell of links of the host
 				follow = filepath.Clean
 			}

@@ -2,6 +2,7 @@ package hostfs
 
 import (
 	"io/fs"
+	"path/filepath"
 
 	"github.com/sandboxrun/sandboxrun/rootfs/pathname"
 )
@@ -73,4 +74,18 @@ func (m *Memo) Lstat(p string) (Info, error) {
 	info, err := m.Tree.Lstat(p)
 	m.seen[p] = statResult{info, err}
 	return info, err
+}
+
+// ResolveSoFar resolves the symlinks in the part of a path of the host that exists.
+func ResolveSoFar(name string) string {
+	rest := ""
+	for dir := name; ; dir = filepath.Dir(dir) {
+		if real, err := filepath.EvalSymlinks(dir); err == nil {
+			return filepath.Join(real, rest)
+		}
+		if dir == "/" || dir == "." {
+			return filepath.Clean(name)
+		}
+		rest = filepath.Join(filepath.Base(dir), rest)
+	}
 }

@@ -74,6 +74,7 @@ func (s *Store) removeDead(id string, key ed25519.PrivateKey) error {
 // Delete ends the sandbox and releases the handle. Its record is signed with the key, unless that is nil.
 func (sb *Sandbox) Delete(key ed25519.PrivateKey) error {
 	defer sb.Close()
+	sb.warm.Load().Close()
 	s, id := sb.store, sb.state.ID
 	at, err := s.root.Lstat(id)
 	if sb.dir != nil {

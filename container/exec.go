@@ -42,6 +42,8 @@ type Running struct {
 	warnings []string     // of its start
 	carried  carriedBy
 	refusals *relayproc.Refusals
+	warm     *bool        // whether it has got an interpreter that was started ahead; nil: it was not to
+	warmWhy  string       // why not
 	board    *guard.Board // shared with its guard; nil: it has none
 
 	// If the sandbox has a record: the record, and the measures for its event.
@@ -178,7 +180,7 @@ func (r *Running) launch(req Request, cmd *forkexec.Command) error {
 	r.warnings = append(r.warnings, r.streams.Warnings...)
 	sabotage.Command(cmd)
 	cmd.Asks = true
-	r.process, err = sb.launchIn(cmd)
+	r.process, err = r.start(req, cmd)
 	r.streams.CloseTheirs()
 	if err != nil {
 		r.streams.CloseOurs()
@@ -259,7 +261,7 @@ func (r *Running) Wait() (*result.Result, error) {
 // conclude says what has become of an exec. It judges those of the short way too (short.go).
 func (r *Running) conclude(st forkexec.Status, took time.Duration, full bool) *result.Result {
 	res := &result.Result{
-		Sandbox: r.sb.state.ID, Exec: r.Name, Isolated: r.sb.state.Isolated(), Merged: r.streams.Merged, View: r.view.Redacted(r.redactor.Strings),
+		Sandbox: r.sb.state.ID, Exec: r.Name, Isolated: r.sb.state.Isolated(), Merged: r.streams.Merged, Warm: r.warm, WarmWhy: r.warmWhy, View: r.view.Redacted(r.redactor.Strings),
 		Usage: result.Usage{WallMS: result.Milliseconds(took)}, Limits: r.reported,
 	}
 	res.Judge(st, r.limits.Limits, full)

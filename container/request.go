@@ -51,6 +51,8 @@ type Request struct {
 	// Cancel ends a start that blocks; may be nil.
 	Cancel *Cancel `json:"-"`
 	Carried
+	// Warm says that the program may get a Python interpreter that was started ahead (Sandbox.Warm). Result.Warm says whether it did.
+	Warm bool `json:"-"`
 
 	files    []stream.Files    // that the streams are written to besides
 	detached bool              // a monitor looks after it

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"sync/atomic"
 	"time"
 
 	"github.com/opencontainers/runtime-spec/specs-go"
@@ -19,6 +20,7 @@ import (
 	"github.com/sandboxrun/sandboxrun/container/procfs"
 	"github.com/sandboxrun/sandboxrun/container/recording"
 	"github.com/sandboxrun/sandboxrun/container/relayproc"
+	"github.com/sandboxrun/sandboxrun/container/warm"
 	"github.com/sandboxrun/sandboxrun/fault"
 	"github.com/sandboxrun/sandboxrun/forkexec"
 	"github.com/sandboxrun/sandboxrun/hooks"
@@ -148,6 +150,7 @@ type Sandbox struct {
 	view *rootfs.View // where we have made it
 
 	opener programOpener
+	warm   atomic.Pointer[warm.Keeper]
 }
 
 // Open finds a sandbox. A process 1 that has ended is an error with the code "sandbox_lost".
@@ -269,6 +272,7 @@ func (sb *Sandbox) State() *State { return sb.state }
 
 // Close releases the handle. The sandbox lives on.
 func (sb *Sandbox) Close() {
+	sb.warm.Load().Close()
 	sb.opener.close()
 	for _, f := range []*os.File{sb.dir, sb.init, sb.proc} {
 		if f != nil {

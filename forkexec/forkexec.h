@@ -98,6 +98,7 @@ struct fx_limits {
 	int state;              // the sandbox's directory
 	int unused;             // its number was not used: nobody has heard of it
 	int check;              // no program is executed: it runs as every exec but takes no number, and is called number 0
+	int64_t waits;          // not 0: it takes its number when it begins, and its groups are called by this until then and after
 
 	uint64_t number;        // of this exec
 	uint64_t nproc;         // RLIMIT_NPROC of the sandbox's user namespace, 0 if that is not how processes are limited
@@ -113,6 +114,7 @@ struct fx_limits {
 	int wake, stop;         // which writes to wake when a limit is exceeded, and ends when stop is written to
 	int64_t started_us, sample_us, ramp_us, ended_us;
 	int64_t cpu_used_us, cpu_last_us, cpu_gone_us;
+	int64_t cpu_before_us, counted_before_us; // what was used while it waited: by the processes, and as the groups have it
 	int64_t written, written_last, written_gone;
 	int64_t memory_peak, tasks_peak, oom_kills, pids_events, pids_before;
 	int64_t largest;        // the most memory that a process was seen with, where nobody counts it

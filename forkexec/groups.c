@@ -18,6 +18,8 @@
 
 int fx_exec_name(const struct fx_limits *l, char *buf, size_t size)
 {
+	if (l->waits)
+		return snprintf(buf, size, "w%lld", (long long)l->waits);
 	return snprintf(buf, size, "e%06llu", (unsigned long long)l->number);
 }
 
@@ -242,7 +244,7 @@ static void read_groups(struct fx_limits *l)
 		l->pids_events = sandbox_refused(p) - l->pids_before;
 	int64_t cpu = fx_counted(l, FX_COUNT_CPU);
 	if (cpu >= 0)
-		l->cpu_used_us = cpu;
+		l->cpu_used_us = cpu - l->counted_before_us;
 }
 
 // fx_limits_close reads what the groups have counted and, unless they go with the sandbox, removes them. Every process of the exec is gone.

@@ -226,9 +226,9 @@ static int64_t sample_cpu(struct fx_limits *l, const struct fx_look *k)
 {
 	int64_t cpu = fx_counted(l, FX_COUNT_CPU);
 	if (cpu >= 0)
-		l->cpu_used_us = most(l->cpu_used_us, cpu);
+		l->cpu_used_us = most(l->cpu_used_us, cpu - l->counted_before_us);
 	else if (!k->late)
-		note(k->cpu_us, &l->cpu_used_us, &l->cpu_last_us, &l->cpu_gone_us);
+		note(most(k->cpu_us - l->cpu_before_us, 0), &l->cpu_used_us, &l->cpu_last_us, &l->cpu_gone_us);
 	if (l->cpu_us == 0)
 		return 500 * MS;
 	if (l->cpu_used_us > l->cpu_us)
@@ -372,7 +372,7 @@ int64_t fx_used_memory(const struct fx_limits *l, int64_t largest, int64_t fault
 	return most(largest, l->memory_peak);
 }
 
-int64_t fx_used_cpu(const struct fx_limits *l, int64_t cpu_us) { return most(cpu_us, l->cpu_used_us); }
+int64_t fx_used_cpu(const struct fx_limits *l, int64_t cpu_us) { return most(cpu_us - l->cpu_before_us, l->cpu_used_us); }
 
 static int64_t deadline(struct fx_limits *l, int64_t from, int64_t length, int64_t now, int why)
 {

@@ -86,6 +86,9 @@ type Limits struct {
 	// Started is when the exec's time began; zero: when Start is called.
 	Started time.Time
 
+	// Waits says that the exec's number, time and CPU time begin later, by Process.Begin.
+	Waits bool
+
 	unnumbered bool // it is a check, and takes no number
 }
 
@@ -145,8 +148,11 @@ func openLimits(l *Limits) (*limits, error) {
 	c.memory, c.pids, c.sandbox_pids = C.int64_t(l.Memory), C.int64_t(l.Pids), C.int64_t(l.SandboxPids)
 	c.watched = C.uint(l.watched())
 	c.nproc = C.uint64_t(number(l.Nproc))
+	if l.Waits {
+		c.waits = C.int64_t(int64(os.Getpid())<<32 | waiting.Add(1))
+	}
 	c.elsewhere, c.measure = 1, C.int(number(!l.unnumbered))
-	c.cpus, c.state, c.check = C.uint(l.CPUs), -1, C.int(number(l.unnumbered))
+	c.cpus, c.state, c.check = C.uint(l.CPUs), -1, C.int(number(l.unnumbered || l.Waits))
 	if l.State != nil {
 		c.state = C.int(l.State.Fd())
 	}

@@ -32,10 +32,10 @@ func (s *server) openCeiling(name string) error {
 // where there is a ceiling.
 func theirs() map[string][]string {
 	return map[string][]string{
-		"create": {"policy", "policy_text", "read", "write", "bind", "deny", "allow_host", "cwd"},
+		"create": {"policy", "policy_text", "read", "write", "bind", "deny", "allow_host", "cwd", "warm"},
 		"exec": {
 			"sandbox", "argv", "cwd", "env", "timeout", "memory", "pids", "put", "fresh", "collect", "answer", "on_output_limit", "translate", "stdin", "stdin_base64",
-			"stdin_open", "stream", "tty",
+			"stdin_open", "stream", "tty", "warm",
 		},
 		"exec/stdin": {"id", "data", "base64", "eof"}, "exec/resize": {"id", "rows", "cols"}, "cancel": {"id"},
 		"put": {"sandbox", "cwd", "files"}, "get": {"sandbox", "cwd", "path", "max"}, "path": {"sandbox", "host", "inside"},

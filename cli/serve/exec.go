@@ -43,6 +43,7 @@ type execParams struct {
 	OnLimit string              `json:"on_output_limit"`
 
 	Translate bool `json:"translate"`
+	Warm      bool `json:"warm"` // it may get an interpreter that was started ahead
 
 	Stdin       *string `json:"stdin"`        // all of it
 	StdinBase64 *string `json:"stdin_base64"` // the same, of any bytes
@@ -172,7 +173,7 @@ func (n *session) execRequest(b *served, x *servedExec, r *rpc.Request) (contain
 	q := &x.q
 	req := container.Request{
 		Args: q.Argv, Dir: q.Cwd, Caller: n.Env, Env: q.Env, Timeout: time.Duration(q.Timeout), Memory: int64(q.Memory), Pids: q.Pids,
-		Cancel: &x.cancel, Translate: q.Translate, Carried: container.Carried{Fresh: q.Fresh, Answer: q.Answer, KillOnOutput: q.OnLimit == "kill"},
+		Cancel: &x.cancel, Translate: q.Translate, Warm: q.Warm, Carried: container.Carried{Fresh: q.Fresh, Answer: q.Answer, KillOnOutput: q.OnLimit == "kill"},
 	}
 	if n.ceiling != nil { // the program would learn of links of the host
 		req.Follow = path.Clean

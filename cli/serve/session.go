@@ -175,6 +175,8 @@ type createParams struct {
 	policyParams
 	ID     string `json:"id"`
 	Record string `json:"record"`
+
+	Warm map[string]int `json:"warm"` // how many interpreters are kept ready, by their names
 }
 
 type created struct {

@@ -81,6 +81,9 @@ type Result struct {
 	Collected []Collected        `json:"collected,omitempty"` // see Carried.Collect
 	Dropped   []transfer.Dropped `json:"dropped,omitempty"`   // what was not collected as it was
 
+	// Whether the program has got an interpreter that was started ahead (Request.Warm), and why not; nil: it was not to.
+	Warm     *bool        `json:"warm,omitempty"`
+	WarmWhy  string       `json:"warm_why,omitempty"`
 	View     *View        `json:"view,omitempty"` // what the exec alone saw, or did not see
 	Usage    Usage        `json:"usage"`
 	Limits   []spec.Limit `json:"limits,omitempty"`

@@ -1,23 +1,24 @@
 package container
 
 import (
+	"time"
+
+	"golang.org/x/sys/unix"
+
 	"github.com/sandboxrun/sandboxrun/container/deny"
 	"github.com/sandboxrun/sandboxrun/container/sabotage"
 	"github.com/sandboxrun/sandboxrun/container/warm"
 	"github.com/sandboxrun/sandboxrun/fault"
 	"github.com/sandboxrun/sandboxrun/forkexec"
 	"github.com/sandboxrun/sandboxrun/rootfs/hostfs"
-
-	"golang.org/x/sys/unix"
 )
 
-// Warm keeps n interpreters of a name, such as "python3", ready for execs with Request.Warm. They are started with what the policy takes of the
-// caller's variables, as far as that decides how an interpreter starts. It does not wait for them.
-func (sb *Sandbox) Warm(name string, n int, caller map[string]string) error {
-	if err := sb.keeper(Request{Caller: caller}).Keep(name, n); err != nil {
-		return fail(fault.UsageCode, "", "warm: %w", err)
+// Warm keeps interpreters ready for execs with Request.Warm: so many of each name, such as "python3" (warm.Check). They are started with what the
+// policy takes of the caller's variables, as far as that decides how an interpreter starts. It does not wait for them.
+func (sb *Sandbox) Warm(ready map[string]int, caller map[string]string) {
+	for name, n := range ready {
+		sb.keeper(Request{Caller: caller}).Keep(name, n)
 	}
-	return nil
 }
 
 func (sb *Sandbox) keeper(req Request) *warm.Keeper {
@@ -56,12 +57,10 @@ func (sb *Sandbox) waiting(req Request) (*forkexec.Command, error) {
 		return nil, err
 	}
 	l := sb.effective(req)
-	var watch = sb.watchDisk()
-	defer watch.Close()
-	if l.Disk == 0 {
-		watch = nil
+	sb.limit(&cmd, l, nil)
+	if l.Disk > 0 { // who gives it a program says what is asked
+		cmd.Limits.Check = func(int64) (bool, time.Duration) { return false, time.Hour }
 	}
-	sb.limit(&cmd, l, watch)
 	denied, err := deny.Open(sb.state.Launch.Watch, in)
 	if err != nil {
 		return nil, err

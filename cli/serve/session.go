@@ -23,6 +23,7 @@ import (
 	"github.com/sandboxrun/sandboxrun/container/doctor"
 	"github.com/sandboxrun/sandboxrun/container/owner"
 	"github.com/sandboxrun/sandboxrun/container/trust"
+	"github.com/sandboxrun/sandboxrun/container/warm"
 	"github.com/sandboxrun/sandboxrun/fault"
 	"github.com/sandboxrun/sandboxrun/hooks"
 	"github.com/sandboxrun/sandboxrun/rootfs"
@@ -208,6 +209,9 @@ func (n *session) create(_ context.Context, r *rpc.Request) (any, error) {
 	if err := container.CheckID(q.ID); err != nil {
 		return nil, err
 	}
+	if err := warm.Check(q.Warm); err != nil {
+		return nil, badParams("create: %v", err)
+	}
 	from, err := q.source()
 	if err != nil {
 		return nil, err
@@ -232,6 +236,7 @@ func (n *session) create(_ context.Context, r *rpc.Request) (any, error) {
 	n.mu.Lock()
 	n.boxes[q.ID] = &served{sb: sb}
 	n.mu.Unlock()
+	sb.Warm(q.Warm, n.Env)
 	return created{
 		ID: q.ID, Isolated: st.Isolated(), Weaker: st.Weaker, Checks: st.Checks, Limits: st.Limits, Paths: shownPaths(planned.View),
 		Workdir: st.Launch.Dir, Warnings: *warnings,

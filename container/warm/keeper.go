@@ -3,7 +3,9 @@ package warm
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"os"
+	"slices"
 	"sync"
 	"time"
 
@@ -52,28 +54,34 @@ type interpreterProcess struct {
 	seen    seen
 }
 
-// Keep says how many interpreters of a name are kept ready from now on.
-func (k *Keeper) Keep(name string, n int) error {
+// Check reports whether so many interpreters can be kept ready.
+func Check(ready map[string]int) error {
+	if len(ready) > MaxNames {
+		return fmt.Errorf("interpreters of at most %d names can be kept ready", MaxNames)
+	}
+	for _, name := range slices.Sorted(maps.Keys(ready)) {
+		switch n := ready[name]; {
+		case !Interpreter(name):
+			return fmt.Errorf("%q cannot be kept ready: only python3 can", name)
+		case n < 1 || n > Max:
+			return fmt.Errorf("%d of %q cannot be kept ready: from 1 to %d", n, name, Max)
+		}
+	}
+	return nil
+}
+
+// Keep says how many interpreters of a name are kept ready from now on. It must be one that Check accepts.
+func (k *Keeper) Keep(name string, n int) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if !Interpreter(name) {
-		return fmt.Errorf("%q is no interpreter that can be kept ready: python3", name)
-	}
-	if n < 1 || n > Max {
-		return fmt.Errorf("%d interpreters of %q: from 1 to %d can be kept ready", n, name, Max)
-	}
 	if k.kinds == nil {
 		k.kinds = map[string]*kind{}
-	}
-	if k.kinds[name] == nil && len(k.kinds) >= MaxNames {
-		return fmt.Errorf("%q: interpreters of %d names can be kept ready", name, MaxNames)
 	}
 	if k.kinds[name] == nil {
 		k.kinds[name] = &kind{change: make(chan struct{})}
 	}
 	k.kinds[name].want = n
 	k.fill(name)
-	return nil
 }
 
 // fill starts what is missing. The caller has locked.
@@ -187,10 +195,12 @@ func (k *Keeper) Take(cmd *forkexec.Command) (p *forkexec.Process, why string) {
 	name := cmd.Args[0]
 	k.mu.Lock()
 	if k.kinds[name] == nil {
+		known := len(k.kinds)
 		k.mu.Unlock()
-		if err := k.Keep(name, 1); err != nil {
-			return nil, err.Error()
+		if !Interpreter(name) || known >= MaxNames {
+			return nil, fmt.Sprintf("only python3 can be kept ready, by at most %d names", MaxNames)
 		}
+		k.Keep(name, 1)
 		return nil, "none of this name has been started before"
 	}
 	w, why := k.next(name)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/sandboxrun/sandboxrun/container/deny"
 	"github.com/sandboxrun/sandboxrun/container/lookup"
+	"github.com/sandboxrun/sandboxrun/container/puts"
 	"github.com/sandboxrun/sandboxrun/container/result"
 	"github.com/sandboxrun/sandboxrun/fault"
 	"github.com/sandboxrun/sandboxrun/forkexec"
@@ -34,7 +35,7 @@ func (r *Running) carry(req Request, cmd *forkexec.Command, in lookup.Root, x *s
 	}
 	cmd.Mounts = append(cmd.Mounts, r.denied.Cover()...)
 	r.warnings = r.denied.Warnings()
-	if cmd.Puts, err = plainPuts(req.Put); err != nil {
+	if cmd.Puts, err = puts.Plain(req.Put); err != nil {
 		return err
 	}
 	for _, p := range cmd.Puts {
@@ -54,7 +55,7 @@ func (r *Running) carry(req Request, cmd *forkexec.Command, in lookup.Root, x *s
 	cmd.Mounts = append(cmd.Mounts, fresh...)
 	for _, c := range req.Collect {
 		if _, err := transfer.Clean(c.Path); err != nil {
-			return transferError("collect", err)
+			return puts.TransferError("collect", err)
 		}
 	}
 	r.carried.collect, r.carried.most = req.Collect, cmp.Or(req.CollectMax, math.MaxInt64)
@@ -99,7 +100,7 @@ func collect(r *result.Result, files *Files, sb *Sandbox, c Collect, all *int64)
 	}
 	names, err := files.Glob(c.Path)
 	if err != nil {
-		r.Collected = append(r.Collected, result.Collected{Path: c.Path, Error: result.ErrorOf(transferError("collect", err))})
+		r.Collected = append(r.Collected, result.Collected{Path: c.Path, Error: result.ErrorOf(puts.TransferError("collect", err))})
 		return
 	}
 	left := cmp.Or(c.Max, transfer.DefaultMax)

@@ -10,6 +10,7 @@ import (
 	"github.com/sandboxrun/sandboxrun/container/diagnose"
 	"github.com/sandboxrun/sandboxrun/container/lookup"
 	"github.com/sandboxrun/sandboxrun/container/procfs"
+	"github.com/sandboxrun/sandboxrun/container/puts"
 	"github.com/sandboxrun/sandboxrun/fault"
 	"github.com/sandboxrun/sandboxrun/forkexec"
 	"github.com/sandboxrun/sandboxrun/spec"
@@ -118,7 +119,7 @@ func (sb *Sandbox) explain(err error, req Request) error {
 	case step.Step == forkexec.StepTerminal:
 		return fail(fault.NoTerminal, "", "open a terminal in sandbox %q: %w", sb.state.ID, step.Err)
 	case step.Step == forkexec.StepPut:
-		return putFailed(step)
+		return puts.Failed(step)
 	case step.Step == forkexec.StepShow || step.Step == forkexec.StepShown:
 		return sb.notShown(step)
 	case step.Step == forkexec.StepDir:

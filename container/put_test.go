@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/sandboxrun/sandboxrun/container/puts"
 	"github.com/sandboxrun/sandboxrun/container/result"
 	"github.com/sandboxrun/sandboxrun/fault"
 	"github.com/sandboxrun/sandboxrun/forkexec"
@@ -44,9 +45,9 @@ func TestPlainPuts(t *testing.T) {
 		{"the directory itself", []Put{{Path: "."}}, "", fault.PathInvalid},
 		{"a file that is named as a directory", []Put{{Path: "d/"}}, "", fault.PathInvalid},
 	} {
-		puts, err := plainPuts(c.files)
+		list, err := puts.Plain(c.files)
 		var got []string
-		for _, p := range puts {
+		for _, p := range list {
 			if p.Parent != "" {
 				got = append(got, path.Join(p.Parent, p.Name)+"/")
 				continue
@@ -69,14 +70,14 @@ func TestPutFailed(t *testing.T) {
 		unix.EFBIG:  {fault.PutFailed, "too large", "limits.file"},
 		unix.ENOSPC: {fault.PutFailed, "no space", ""},
 	} {
-		err := putFailed(&forkexec.StepError{Step: forkexec.StepPut, Detail: `"f"`, Err: errno})
+		err := puts.Failed(&forkexec.StepError{Step: forkexec.StepPut, Detail: `"f"`, Err: errno})
 		e, ok := errors.AsType[*Error](err)
 		if !ok || e.Code != want[0] || !strings.Contains(e.Error(), want[1]) || !strings.Contains(e.Hint, want[2]) || !strings.Contains(e.Error(), `put "f"`) {
 			t.Errorf("%v: %v", errno, err)
 		}
 	}
 	plain := errors.New("plain")
-	if got := transferError("get", plain); !errors.Is(got, plain) || codeOf(got) != "" {
+	if got := puts.TransferError("get", plain); !errors.Is(got, plain) || codeOf(got) != "" {
 		t.Errorf("an error of another's: %v", got)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/sandboxrun/sandboxrun/container/owner"
+	"github.com/sandboxrun/sandboxrun/container/puts"
 	"github.com/sandboxrun/sandboxrun/container/stream"
 	"github.com/sandboxrun/sandboxrun/forkexec"
 	"github.com/sandboxrun/sandboxrun/record"
@@ -63,6 +64,9 @@ type Request struct {
 
 // Cancel ends a start that blocks, by a signal: then the Result says that this has ended the program. By SIGKILL it is as Running.Cancel.
 type Cancel = forkexec.Cancel
+
+// Put is a file that is written for a program, with the program's rights, before it starts.
+type Put = puts.Put
 
 // Carried is what an exec brings with it and takes away.
 type Carried struct {

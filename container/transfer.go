@@ -15,6 +15,7 @@ import (
 
 	"github.com/sandboxrun/sandboxrun/container/deny"
 	"github.com/sandboxrun/sandboxrun/container/lookup"
+	"github.com/sandboxrun/sandboxrun/container/puts"
 	"github.com/sandboxrun/sandboxrun/container/result"
 	"github.com/sandboxrun/sandboxrun/container/trust"
 	"github.com/sandboxrun/sandboxrun/fault"
@@ -48,7 +49,7 @@ func (sb *Sandbox) visit(dir string, puts []forkexec.Put, keep bool) (view *fork
 	return nil, sb.explain(err, Request{Args: []string{"put"}})
 }
 
-func (sb *Sandbox) visitOnce(dir string, puts []forkexec.Put, keep bool) (*forkexec.View, error) {
+func (sb *Sandbox) visitOnce(dir string, list []forkexec.Put, keep bool) (*forkexec.View, error) {
 	in, err := sb.inside()
 	if err != nil {
 		return nil, err
@@ -67,10 +68,10 @@ func (sb *Sandbox) visitOnce(dir string, puts []forkexec.Put, keep bool) (*forke
 		return nil, err
 	}
 	cmd := sb.baseCommand(nil) // nothing of the program's runs that a filter could stop
-	cmd.Dir, cmd.Puts, cmd.KeepView, cmd.Stdio = sb.dirOf(dir), puts, keep, [3]*os.File{null, null, null}
+	cmd.Dir, cmd.Puts, cmd.KeepView, cmd.Stdio = sb.dirOf(dir), list, keep, [3]*os.File{null, null, null}
 	cmd.Mounts = append(cmd.Mounts, denied.Cover()...)
 	sb.limit(&cmd, sb.effective(Request{}), nil)
-	cmd.Limits = forkexec.Limits{State: sb.dir, Wall: putTime}
+	cmd.Limits = forkexec.Limits{State: sb.dir, Wall: puts.Time}
 	view, err := forkexec.Visit(&cmd)
 	moved := denied.MoveAppeared(sb.state.ID + "-put")
 	if err == nil && len(moved) > 0 {
@@ -83,11 +84,11 @@ func (sb *Sandbox) visitOnce(dir string, puts []forkexec.Put, keep bool) (*forke
 // Put writes files with the rights of the sandbox's programs, below a working directory inside; an empty one is the policy's.
 // Directories of lifetime "exec" end with it.
 func (sb *Sandbox) Put(dir string, files []Put) error {
-	puts, err := plainPuts(files)
+	list, err := puts.Plain(files)
 	if err != nil {
 		return err
 	}
-	view, err := sb.visit(dir, puts, false)
+	view, err := sb.visit(dir, list, false)
 	view.Close()
 	return err
 }
@@ -148,7 +149,7 @@ func (f *Files) Get(name string, limit int64, sink transfer.Sink) ([]transfer.Dr
 	f.Max = limit
 	dropped, err := f.Read(name, sink)
 	if err != nil {
-		return dropped, transferError("get", err)
+		return dropped, puts.TransferError("get", err)
 	}
 	return dropped, nil
 }
@@ -201,7 +202,7 @@ func (sb *Sandbox) ReadHost(name string, limit int64) ([]transfer.File, []transf
 	r := transfer.Reader{Opener: &transfer.Opener{}, Max: limit}
 	dropped, err := r.ReadOpen(fd, name, m)
 	if err != nil {
-		return nil, nil, transferError("read", err)
+		return nil, nil, puts.TransferError("read", err)
 	}
 	return m.Files, dropped, nil
 }

@@ -268,13 +268,11 @@ func Start(c *Command) (*Process, error) {
 		return nil, &NumberedError{p.Name, fmt.Errorf("%w: %w", ErrNotStarted, c.stepError(x))}
 	}
 	p.View = viewOf(x)
-	if c.Limits.Waits {
-		C.fx_limits_started(lim.c)
-		return p, nil
-	}
 	lim.why.Store(int64(x.limits.why)) // the start itself may have taken too long
 	C.fx_limits_started(lim.c)
-	p.supervise()
+	if !c.Limits.Waits {
+		p.supervise()
+	}
 	return p, nil
 }
 

@@ -54,7 +54,7 @@ def read(path, most):
 
 
 def files():
-    """Everything that was read, and what would have been if it were there."""
+    # Everything that was read, and what would have been if it were there.
     found = {sys.executable, sys.prefix, sys.base_prefix, sys.exec_prefix}
     for name in (sys.executable, os.path.realpath(sys.executable)):
         at = os.path.dirname(name)
@@ -105,7 +105,7 @@ def receive():
 
 
 def compiled(source, name):
-    """A program that does not compile, or not without a warning, is for an interpreter that says so as always."""
+    # A file that does not compile, or not without a warning, is for an interpreter that says so as always.
     import _warnings
 
     filters = _warnings.filters
@@ -140,7 +140,7 @@ def of_file(path):
 
 
 def new_stdin():
-    """What standard input is can be known only now, and its objects ask when they are made."""
+    # What standard input is can be known only now, and its objects ask when they are made.
     import io
 
     old = sys.stdin
@@ -163,7 +163,7 @@ def take(fds):
 
 @guarded
 def become(request, fds):
-    """Takes over all that the program has; the program itself may still turn out not to be one for here."""
+    # The program gets all that it has; it may still turn out to be none for here.
     main = sys.modules["__main__"].__dict__
     posix.chdir(request[0])
     n = int(request[1])
@@ -173,7 +173,7 @@ def become(request, fds):
         name, _, value = item.partition(b"=")
         os.environb[name] = value
     if args[1] == "-c":
-        code, path, names = compiled(args[2], "<string>"), "", {}
+        code, path, names = args[2], "", {}  # exec compiles it as the interpreter does
         if sys.version_info >= (3, 13):  # which shows the lines of such a program too
             lines = sys.modules["linecache"].cache
             if "<string>" not in lines:
@@ -196,7 +196,7 @@ def become(request, fds):
 
 
 def program():
-    """Called when the program is to begin: gives what calls it, without a frame of this file."""
+    # What stub.py calls, so that no frame of this file is below the program's.
     code, path, main = become(*receive())
     site.main()
     sys.path.insert(0, path)

@@ -41,6 +41,9 @@ const (
 // channel is our end.
 type channel struct{ *net.UnixConn }
 
+// close ends the connection; nothing that was written is lost by it.
+func (c channel) close() { _ = c.Close() }
+
 // newChannel makes the socket, with what the interpreter reads first in it.
 func newChannel() (ours channel, theirs *os.File, err error) {
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
@@ -55,7 +58,7 @@ func newChannel() (ours channel, theirs *os.File, err error) {
 		if _, err = conn.Write([]byte(bootPy)); err == nil {
 			return channel{conn.(*net.UnixConn)}, theirs, nil
 		}
-		conn.Close()
+		_ = conn.Close()
 	}
 	theirs.Close()
 	return channel{}, nil, err

@@ -75,13 +75,13 @@ func look(in lookup.Root, there []hostfs.Mount, program string, paths []string, 
 		if err != nil {
 			return nil, err
 		}
+		if err := fixed(in, there, name); err != nil {
+			return nil, err
+		}
 		if time.Unix(s.ctime.Unix()).After(started.Add(-settled)) {
 			return nil, fmt.Errorf("%q was changed just now", name)
 		}
 		all[name] = s
-		if err := fixed(in, there, name); err != nil {
-			return nil, err
-		}
 	}
 	return all, nil
 }
@@ -92,23 +92,36 @@ func onTheWay(in lookup.Root, program string) ([]string, error) {
 	var list []string
 	for range most {
 		list = append(list, program, path.Dir(program), path.Dir(path.Dir(program)))
-		f, err := in.Open(program, unix.O_PATH|unix.O_NOFOLLOW)
-		if err != nil {
-			return nil, err
-		}
-		buf := make([]byte, unix.PathMax)
-		n, err := unix.Readlinkat(int(f.Fd()), "", buf)
-		f.Close()
-		if err != nil {
-			return list, nil // no link
-		}
-		to := string(buf[:n])
-		if !path.IsAbs(to) {
-			to = path.Join(path.Dir(program), to)
+		to, err := link(in, program)
+		if err != nil || to == "" {
+			return list, err
 		}
 		program = to
 	}
 	return nil, unix.ELOOP
+}
+
+// link is where a link leads; "" for anything else.
+func link(in lookup.Root, name string) (string, error) {
+	f, err := in.Open(name, unix.O_PATH|unix.O_NOFOLLOW)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	var st unix.Stat_t
+	if err := unix.Fstat(int(f.Fd()), &st); err != nil || st.Mode&unix.S_IFMT != unix.S_IFLNK {
+		return "", err
+	}
+	buf := make([]byte, unix.PathMax)
+	n, err := unix.Readlinkat(int(f.Fd()), "", buf)
+	if err != nil {
+		return "", err
+	}
+	to := string(buf[:n])
+	if !path.IsAbs(to) {
+		to = path.Join(path.Dir(name), to)
+	}
+	return to, nil
 }
 
 // fixed fails where a program could change what is at a path. Where nothing is, the directory counts that it would be in.

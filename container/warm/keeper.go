@@ -21,7 +21,8 @@ const (
 	Max      = 64
 	MaxNames = 8
 
-	retryAfter = time.Second // a start that has failed
+	retryAfter  = time.Second           // a start that has failed
+	refillAfter = 10 * time.Millisecond // of a hand-over: the program is to have the processors first
 )
 
 // Keeper keeps the interpreters of one sandbox.
@@ -161,7 +162,7 @@ func (w *interpreterProcess) launch(start func(*forkexec.Command) (*forkexec.Pro
 	defer theirs.Close()
 	in, out, err := os.Pipe()
 	if err != nil {
-		ours.Close()
+		ours.close()
 		return err
 	}
 	defer in.Close()
@@ -170,7 +171,7 @@ func (w *interpreterProcess) launch(start func(*forkexec.Command) (*forkexec.Pro
 	cmd.Stdio, cmd.Guard, cmd.KeepView, cmd.Limits.Waits, cmd.Limits.Wall = [3]*os.File{in, out, out}, theirs, true, true, readyWithin
 	cmd.Limits.Idle, cmd.Limits.Started = 0, time.Time{}
 	if w.process, err = start(&cmd); err != nil {
-		ours.Close()
+		ours.close()
 		return err
 	}
 	w.channel = ours
@@ -179,7 +180,7 @@ func (w *interpreterProcess) launch(start func(*forkexec.Command) (*forkexec.Pro
 
 // end ends one that has got no program.
 func (w *interpreterProcess) end() {
-	w.channel.Close()
+	w.channel.close()
 	w.process.View.Close()
 	_ = w.process.Kill()
 	_, _ = w.process.Wait()
@@ -205,7 +206,6 @@ func (k *Keeper) Take(cmd *forkexec.Command) (p *forkexec.Process, why string) {
 	}
 	w, why := k.next(name)
 	if w == nil {
-		k.fill(name)
 		k.mu.Unlock()
 		return nil, why
 	}
@@ -215,8 +215,12 @@ func (k *Keeper) Take(cmd *forkexec.Command) (p *forkexec.Process, why string) {
 		k.mu.Unlock()
 		return nil, why
 	}
-	k.fill(name)
 	k.mu.Unlock()
+	time.AfterFunc(refillAfter, func() {
+		k.mu.Lock()
+		defer k.mu.Unlock()
+		k.fill(name)
+	})
 	if err := k.hand(w, cmd); err != nil {
 		k.begun.Go(w.end)
 		return nil, err.Error()
@@ -232,6 +236,7 @@ func (k *Keeper) Take(cmd *forkexec.Command) (p *forkexec.Process, why string) {
 func (k *Keeper) next(name string) (*interpreterProcess, string) {
 	of := k.kinds[name]
 	for len(of.ready) == 0 {
+		k.fill(name)
 		if of.starting == 0 || k.closed {
 			if of.failed != nil {
 				return nil, of.failed.Error()
@@ -258,11 +263,11 @@ func (k *Keeper) hand(w *interpreterProcess, cmd *forkexec.Command) error {
 		return err
 	}
 	defer unix.Close(in.FD)
-	if !w.seen.same(in) {
-		return errors.New("a file of the interpreter's has been changed since it was started")
-	}
 	if err := w.channel.ask(cmd); err != nil {
 		return fmt.Errorf("it has ended: %w", err)
+	}
+	if !w.seen.same(in) {
+		return errors.New("a file of the interpreter's has been changed since it was started")
 	}
 	if _, err := w.channel.hear("mine", mineWithin); err != nil {
 		return err
@@ -271,7 +276,7 @@ func (k *Keeper) hand(w *interpreterProcess, cmd *forkexec.Command) error {
 		return err
 	}
 	w.channel.begin()
-	w.channel.Close()
+	w.channel.close()
 	return nil
 }
 

@@ -12,7 +12,7 @@ import (
 )
 
 // interpreter are the names of what can be kept ready.
-var interpreter = regexp.MustCompile(`^python3(\.[0-9]+)?$`) //nolint:gochecknoglobals // compiled once
+var interpreter = regexp.MustCompile(`^python3(\.[0-9]+)?$`)
 
 // Interpreter reports whether a command names what can be kept ready.
 func Interpreter(name string) bool { return interpreter.MatchString(path.Base(name)) }

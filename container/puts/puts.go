@@ -1,4 +1,6 @@
-package container
+// Package puts has the files that an exec, or put, writes into a sandbox: their paths are checked, the directories on the way added, and an error
+// says whose fault it was. It imports of ours fault, forkexec and transfer.
+package puts
 
 import (
 	"errors"
@@ -14,8 +16,6 @@ import (
 	"github.com/sandboxrun/sandboxrun/transfer"
 )
 
-// This file has the files that an exec, or put, writes into a sandbox.
-
 // Put is a file that is written for a program, with the program's rights, before it starts.
 type Put struct {
 	Path string // relative to the working directory; directories on the way are made
@@ -23,12 +23,11 @@ type Put struct {
 	Mode fs.FileMode // of a file that was not there, less the policy's umask; 0: 0666. A directory has fs.ModeDir
 }
 
-const (
-	putTime = 30 * time.Second // what a visit may take: a file system may not answer
-)
+// Time is what a visit may take that writes files: a file system may not answer.
+const Time = 30 * time.Second
 
-// plainPuts checks the paths and adds the directories on the way.
-func plainPuts(files []Put) ([]forkexec.Put, error) {
+// Plain checks the paths and adds the directories on the way.
+func Plain(files []Put) ([]forkexec.Put, error) {
 	var list []forkexec.Put
 	made := map[string]bool{".": true}
 	directory := func(name string) {
@@ -44,12 +43,12 @@ func plainPuts(files []Put) ([]forkexec.Put, error) {
 		name, err := transfer.Clean(f.Path)
 		switch {
 		case err != nil:
-			return nil, transferError("put", err)
+			return nil, TransferError("put", err)
 		case f.Mode.IsDir():
 			directory(name)
 			continue
 		case name == "." || strings.HasSuffix(f.Path, "/"):
-			return nil, fail(fault.PathInvalid, "name the file that is to be written", "put %q: it is a directory", f.Path)
+			return nil, fault.New(fault.PathInvalid, "name the file that is to be written", "put %q: it is a directory", f.Path)
 		}
 		directory(path.Dir(name))
 		mode := uint32(f.Mode.Perm())
@@ -61,8 +60,8 @@ func plainPuts(files []Put) ([]forkexec.Put, error) {
 	return list, nil
 }
 
-// transferError says what was being done when package transfer failed, and how the command line can mend it.
-func transferError(doing string, err error) error {
+// TransferError says what was being done when package transfer failed, and how the command line can mend it.
+func TransferError(doing string, err error) error {
 	e, ok := errors.AsType[*fault.Error](err)
 	if !ok {
 		return err
@@ -74,11 +73,11 @@ func transferError(doing string, err error) error {
 	case fault.FileTooLarge:
 		hint = "allow more: --max"
 	}
-	return fail(e.Code, hint, "%s %w", doing, err)
+	return fault.New(e.Code, hint, "%s %w", doing, err)
 }
 
-// putFailed is the error of a file that could not be written.
-func putFailed(step *forkexec.StepError) error {
+// Failed is the error of a file that could not be written.
+func Failed(step *forkexec.StepError) error {
 	code, why, hint := fault.PutFailed, step.Err.Error(), ""
 	switch step.Err {
 	case unix.EXDEV:
@@ -90,5 +89,5 @@ func putFailed(step *forkexec.StepError) error {
 	case unix.EFBIG:
 		hint = "limits.file of the policy says how large a file may be"
 	}
-	return fail(code, hint, "put %s: %s", step.Detail, why)
+	return fault.New(code, hint, "put %s: %s", step.Detail, why)
 }

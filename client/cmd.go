@@ -34,6 +34,8 @@ type Cmd struct {
 	Pids    int
 	// KillOnOutput ends the program when it writes more than limits.output to one stream.
 	KillOnOutput bool
+	// Warm lets the program have a python3 that was started ahead: Result.Warm.
+	Warm bool
 
 	// Result is there once Wait has returned, unless the server has failed.
 	Result *Result
@@ -57,6 +59,8 @@ type Result struct {
 	ExitCode int     `json:"exit_code"`
 	Signal   *string `json:"signal"`
 	TimedOut bool    `json:"timed_out"`
+	Warm     bool    `json:"warm"`     // it had an interpreter that was started ahead
+	WarmWhy  string  `json:"warm_why"` // where Cmd.Warm was set and it had not
 
 	Files   []File           `json:"-"` // that were collected
 	Missing map[string]error `json:"-"` // why others were not, by path
@@ -175,6 +179,7 @@ func (c *Cmd) params() map[string]any {
 	set("timeout", c.Timeout.Seconds(), c.Timeout > 0)
 	set("memory", c.Memory, c.Memory > 0)
 	set("pids", c.Pids, c.Pids > 0)
+	set("warm", true, c.Warm)
 	set("on_output_limit", "kill", c.KillOnOutput)
 	return params
 }

@@ -15,6 +15,8 @@ type Policy struct {
 
 	Read, Write, Bind, Deny, AllowHost []string // as the options of sandboxrun create
 	Dir                                string   // where programs start
+
+	Warm map[string]int // how many interpreters are kept ready for Cmd.Warm, by their names: python3
 }
 
 func (p *Policy) params() map[string]any {
@@ -30,6 +32,9 @@ func (p *Policy) params() map[string]any {
 	}
 	if p.Dir != "" {
 		params["cwd"] = p.Dir
+	}
+	if len(p.Warm) > 0 {
+		params["warm"] = p.Warm
 	}
 	for name, list := range map[string][]string{"read": p.Read, "write": p.Write, "bind": p.Bind, "deny": p.Deny, "allow_host": p.AllowHost} {
 		if len(list) > 0 {

@@ -134,6 +134,7 @@ func TestRequestIsSent(t *testing.T) {
 		"Args": true, "Dir": true, "Caller": true, "Env": true, "OutputDir": true,
 		"Stdin": true, "Stdout": true, "Stderr": true, "Tty": true, "TtySettings": true, "OneOutput": true,
 		"Follow": true, // of serve under a ceiling, which detaches no exec
+		"Warm":   true, // the monitor's sandbox keeps no interpreter
 		"Cancel": true, // the command ends by the signal itself, and the exec with it
 	}
 	fields := reflect.VisibleFields(reflect.TypeFor[Request]())

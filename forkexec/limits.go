@@ -221,7 +221,7 @@ func (p *Process) supervise() {
 		m.repeat(first, p.sample, nil)
 	})
 	m.ended.Go(func() { m.repeat(clock, p.clock, m.found) })
-	if m.check != nil {
+	if m.check != nil { // a waiting exec has none yet
 		m.ended.Go(func() { m.repeat(0, p.checkElsewhere, nil) })
 	}
 }

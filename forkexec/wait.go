@@ -18,7 +18,7 @@ import (
 )
 
 // An exec may be started before there is a program for it (Limits.Waits): a waiting exec has its own namespaces, control groups and rlimits as
-// any other, and its processes count in the sandbox's limits. It has no number, and no clock runs.
+// any other, its processes count in the sandbox's limits, and its limits of CPU time, memory and processes hold. It has no number, and no clock runs.
 
 // waiting tells the control groups of this process' waiting execs apart.
 var waiting atomic.Int64 //nolint:gochecknoglobals // it counts in the process
@@ -45,8 +45,14 @@ func (p *Process) Begin(l *Limits) error {
 	if counted := C.fx_counted(c, C.FX_COUNT_CPU); counted > 0 {
 		c.counted_before_us = counted
 	}
-	m.check = l.Check
-	p.supervise()
+	c.cpu_used_us, c.cpu_last_us, c.cpu_gone_us = 0, 0, 0
+	if m.check = l.Check; m.check != nil {
+		m.ended.Go(func() { m.repeat(0, p.checkElsewhere, nil) })
+	}
+	select {
+	case m.found <- struct{}{}: // the clock has another time to look at
+	default:
+	}
 	return nil
 }
 

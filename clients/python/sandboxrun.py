@@ -344,11 +344,12 @@ class _Base:
         self, policy: Union[None, str, Mapping[str, Any], "os.PathLike[str]"] = None, *, policy_text: Optional[str] = None,
         read: Sequence[str] = (), write: Sequence[str] = (), bind: Sequence[str] = (), deny: Sequence[str] = (),
         allow_host: Sequence[str] = (), id: Optional[str] = None, record: Optional[str] = None, client: Optional[Client] = None,
+        warm: Optional[Mapping[str, int]] = None,
     ) -> None:
         params: dict[str, Any] = {
             "policy": policy if policy is None or isinstance(policy, (str, Mapping)) else os.fspath(policy), "policy_text": policy_text,
             "read": list(read), "write": list(write), "bind": list(bind), "deny": list(deny), "allow_host": list(allow_host), "id": id,
-            "record": record,
+            "record": record, "warm": warm and dict(warm),
         }
         self._params = {name: value for name, value in params.items() if value}
         self._given, self._client = client, client
@@ -408,9 +409,10 @@ class Sandbox(_Base):
         stdin: Union[None, str, bytes] = None, stdin_open: bool = False, timeout: Optional[float] = None, memory: Optional[int] = None,
         pids: Optional[int] = None, answer: bool = False, on_output: Optional[OnOutput] = None, tty: Optional[tuple[int, int]] = None,
         on_output_limit: Optional[str] = None, view: Optional[str] = None, read: Sequence[str] = (), bind: Sequence[str] = (),
-        deny: Sequence[str] = (),
+        deny: Sequence[str] = (), warm: bool = False,
     ) -> ExecHandle:
-        """Starts a program. With ``on_output`` its output is not kept. A timeout is in seconds."""
+        """Starts a program. With ``on_output`` its output is not kept. A timeout is in seconds. ``warm`` lets it have a python3 that was
+        started ahead: ``raw["warm"]`` of the result says whether it had."""
         options = {name: value for name, value in locals().items() if name not in ("self", "argv")}
         handle = ExecHandle(self.create()._begin(), on_output)
         self._send(handle, argv, options)
@@ -429,7 +431,7 @@ class Sandbox(_Base):
         if tty is not None:
             params["tty"] = {"rows": tty[0], "cols": tty[1]}
         for name, value in o.items():
-            if value is not None and value != ():
+            if value is not None and value != () and (name, value) != ("warm", False):
                 params[name] = list(value) if isinstance(value, (tuple, set, frozenset)) else value
         handle._client.begin("exec", params, handle._call)
 

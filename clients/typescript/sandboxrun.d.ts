@@ -35,6 +35,8 @@ export interface SandboxOptions {
   allowHost?: string[];
   id?: string;
   record?: string;
+  /** How many interpreters are kept ready, by their names: { python3: 2 }. */
+  warm?: Record<string, number>;
   /** All sandboxes share one unless they are given another. */
   client?: Client;
 }
@@ -76,6 +78,8 @@ export interface ExecOptions {
   onOutput?: OnOutput;
   onOutputLimit?: "truncate" | "kill";
   tty?: { rows: number; cols: number };
+  /** The program may have a python3 that was started ahead: `raw.warm` says whether it had, `raw.warm_why` why not. */
+  warm?: boolean;
   /** Its abort ends the program and all that it has started; `result` is then rejected with its reason. */
   signal?: AbortSignal;
 }

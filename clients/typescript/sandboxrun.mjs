@@ -191,8 +191,8 @@ export class Sandbox {
   #info = null;
   #disposed = false;
 
-  constructor({ policy, policyText, read, write, bind, deny, allowHost, id, record, client } = {}) {
-    this.#params = { policy, policy_text: policyText, read, write, bind, deny, allow_host: allowHost, id, record };
+  constructor({ policy, policyText, read, write, bind, deny, allowHost, id, record, warm, client } = {}) {
+    this.#params = { policy, policy_text: policyText, read, write, bind, deny, allow_host: allowHost, id, record, warm };
     this.#given = client;
   }
 
@@ -221,12 +221,12 @@ export class Sandbox {
     return this.info.workdir;
   }
 
-  async start(argv, { put, collect, fresh, view, read, bind, deny, env, cwd, stdin, stdinOpen, timeout, memory, pids, answer, onOutput, onOutputLimit, tty, signal } = {}) {
+  async start(argv, { put, collect, fresh, view, read, bind, deny, env, cwd, stdin, stdinOpen, timeout, memory, pids, answer, onOutput, onOutputLimit, tty, warm, signal } = {}) {
     signal?.throwIfAborted();
     const { id } = await this.create();
     signal?.throwIfAborted();
     const params = {
-      sandbox: id, argv, put: put && contents(put), collect, fresh, view, read, bind, deny, env, cwd, stdin_open: stdinOpen, timeout, memory, pids, answer, tty,
+      sandbox: id, argv, put: put && contents(put), collect, fresh, view, read, bind, deny, env, cwd, stdin_open: stdinOpen, timeout, memory, pids, answer, tty, warm,
       on_output_limit: onOutputLimit, stream: onOutput !== undefined,
     };
     if (typeof stdin === "string") params.stdin = stdin;

@@ -51,6 +51,8 @@ func resultKeys() []resultKey {
 			{name: "path", kind: "string", meaning: "The path, relative to the working directory."},
 			{name: "why", kind: "string", meaning: "The reason as a sentence."},
 		}},
+		{name: "warm", kind: "boolean", null: true, optional: true, meaning: "Of an exec of serve that asked for a warm interpreter: whether it had one."},
+		{name: "warm_why", kind: "string", optional: true, meaning: "Why it had an interpreter of its own."},
 		{name: "view", kind: "object", null: true, optional: true, meaning: "What this exec alone saw besides what its sandbox shows, or did not see, with --view, --read, --bind and --deny. All paths are the host's.", inner: []resultKey{
 			{name: "name", kind: "string", optional: true, meaning: "The name of the view in the policy."},
 			{name: "read", kind: "array", optional: true, meaning: "Paths that it saw at their own place, those of the policy's view first."},

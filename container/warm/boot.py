@@ -127,7 +127,7 @@ def is_archive(path):
 
 
 def of_file(path):
-    source = read(path, 64 << 20)
+    source = read(path, 1 << 20)
     if source[:2] == loaders.MAGIC_NUMBER[:2] or path.endswith(".pyc") or is_archive(path) or b"\0" in source:
         end("the file is no text")
     name = path
@@ -173,6 +173,7 @@ def become(request, fds):
         name, _, value = item.partition(b"=")
         os.environb[name] = value
     if args[1] == "-c":
+        args[2].encode()
         code, path, names = args[2], "", {}  # exec compiles it as the interpreter does
         if sys.version_info >= (3, 13):  # which shows the lines of such a program too
             lines = sys.modules["linecache"].cache

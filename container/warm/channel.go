@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -94,7 +95,11 @@ func (c channel) hear(word string, within time.Duration) ([]string, error) {
 // ask sends a request.
 func (c channel) ask(cmd *forkexec.Command) error {
 	parts := append([]string{cmd.Dir, strconv.Itoa(len(cmd.Env))}, cmd.Env...)
-	text := strings.Join(append(parts, cmd.Args...), "\x00")
+	parts = append(parts, cmd.Args...)
+	if slices.ContainsFunc(parts, func(s string) bool { return strings.Contains(s, "\x00") }) {
+		return errors.New("a text has a zero byte in it")
+	}
+	text := strings.Join(parts, "\x00")
 	data := append(binary.LittleEndian.AppendUint64(nil, uint64(len(text))), text...)
 	fds := make([]int, 0, 4)
 	for _, f := range append(cmd.Stdio[:], cmd.Result) {

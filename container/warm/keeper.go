@@ -18,8 +18,8 @@ import (
 
 // Max is how many interpreters of one name can be kept ready, and MaxNames of how many names.
 const (
-	Max      = 64
-	MaxNames = 8
+	Max      = 16
+	MaxNames = 4
 
 	retryAfter  = time.Second           // a start that has failed
 	refillAfter = 10 * time.Millisecond // of a hand-over: the program is to have the processors first
@@ -124,13 +124,22 @@ func (k *Keeper) start(name string) (*interpreterProcess, error) {
 	if why := unstartable(cmd.Env); why != "" {
 		return nil, errors.New(why)
 	}
+	if err := k.visit(func(in lookup.Root, there []hostfs.Mount) error { // a program that others have written does not even start
+		_, err := look(in, there, cmd.Path, nil, begun)
+		return err
+	}); err != nil {
+		return nil, err
+	}
 	w := &interpreterProcess{command: cmd}
 	if err := w.launch(k.Start); err != nil {
 		return nil, err
 	}
 	paths, err := w.channel.hear("ready", readyWithin)
 	if err == nil {
-		err = k.look(w, paths, begun)
+		err = k.visit(func(in lookup.Root, there []hostfs.Mount) (err error) {
+			w.seen, err = look(in, there, cmd.Path, paths, begun)
+			return err
+		})
 	}
 	if err != nil {
 		w.end()
@@ -139,7 +148,8 @@ func (k *Keeper) start(name string) (*interpreterProcess, error) {
 	return w, nil
 }
 
-func (k *Keeper) look(w *interpreterProcess, paths []string, begun time.Time) error {
+// visit looks at the files of the sandbox.
+func (k *Keeper) visit(look func(in lookup.Root, there []hostfs.Mount) error) error {
 	in, err := k.Root()
 	if err != nil {
 		return err
@@ -149,8 +159,7 @@ func (k *Keeper) look(w *interpreterProcess, paths []string, begun time.Time) er
 	if err != nil {
 		return err
 	}
-	w.seen, err = look(in, there, w.command.Path, paths, begun)
-	return err
+	return look(in, there)
 }
 
 // launch starts the process. Its streams are ends of a pipe that nobody uses.
@@ -264,7 +273,7 @@ func (k *Keeper) hand(w *interpreterProcess, cmd *forkexec.Command) error {
 	}
 	defer unix.Close(in.FD)
 	if err := w.channel.ask(cmd); err != nil {
-		return fmt.Errorf("it has ended: %w", err)
+		return fmt.Errorf("ask it: %w", err)
 	}
 	if !w.seen.same(in) {
 		return errors.New("a file of the interpreter's has been changed since it was started")

@@ -26,7 +26,7 @@ func program(args []string) string {
 		return ""
 	case args[1] == "-c" || args[1] == "" || args[1][0] == '-':
 		return "of the interpreter's options only -c CODE is possible"
-	case path.Clean(args[1]) != args[1]: // how the interpreter writes such a name differs
+	case path.Clean(args[1]) != args[1], strings.HasPrefix(args[1], ".."): // how the interpreter writes such a name differs
 		return "the program's path has \".\", \"..\" or an empty part"
 	}
 	return ""

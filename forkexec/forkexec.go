@@ -268,11 +268,7 @@ func Start(c *Command) (*Process, error) {
 		return nil, &NumberedError{p.Name, fmt.Errorf("%w: %w", ErrNotStarted, c.stepError(x))}
 	}
 	p.View = viewOf(x)
-	lim.why.Store(int64(x.limits.why)) // the start itself may have taken too long
-	C.fx_limits_started(lim.c)
-	if c.Limits.Waits {
-		lim.c.wall_us, lim.c.idle_us = 0, 0 // they were those of the start
-	}
+	lim.started(c.Limits.Waits)
 	p.supervise()
 	return p, nil
 }

@@ -210,6 +210,15 @@ func (m *limits) release() {
 	m.c, m.free = nil, nil
 }
 
+// started is called once the program has been executed.
+func (m *limits) started(waits bool) {
+	m.why.Store(int64(m.c.why)) // the start itself may have taken too long
+	C.fx_limits_started(m.c)
+	if waits {
+		m.c.wall_us, m.c.idle_us = 0, 0 // they were those of the start
+	}
+}
+
 // supervise begins to look at the limits. The clock, what the processes use and what is held elsewhere each have a goroutine of
 // their own: how long it takes to look at what a program has made is for the program to say, and must hold up nothing else.
 func (p *Process) supervise() {

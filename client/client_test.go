@@ -62,6 +62,25 @@ func TestOutput(t *testing.T) {
 	}
 }
 
+// TestWarm: a program that asks for it gets an interpreter that waited, or is told why not.
+func TestWarm(t *testing.T) {
+	c, _ := start(t)
+	p := policy()
+	p.Warm = map[string]int{"python3": 1}
+	sb, err := c.Create(t.Context(), p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for option, warm := range map[string]bool{"-c": true, "-Bc": false} {
+		cmd := sb.Command("python3", option, "print(6 * 7)")
+		cmd.Warm = true
+		out, err := cmd.Output()
+		if err != nil || string(out) != "42\n" || cmd.Result.Warm != warm || (cmd.Result.WarmWhy == "") != warm {
+			t.Errorf("%s: %v %+v", option, err, cmd.Result)
+		}
+	}
+}
+
 func TestErrors(t *testing.T) {
 	c, sb := start(t)
 	var e *client.Error

@@ -53,6 +53,12 @@ class Sync(unittest.TestCase):
         self.assertTrue(r.timed_out)
         self.assertEqual((r.outcome, r.exit_code, r.stdout), ("timeout", 124, "begun\n"))
 
+    def test_warm(self) -> None:
+        with Sandbox(POLICY, client=self.client, warm={"python3": 1}) as sb:
+            for option, warm in (("-c", True), ("-Bc", False)):
+                r = sb.exec(["python3", option, "print(6 * 7)"], warm=True).check()
+                self.assertEqual((r.stdout, r.raw["warm"], "warm_why" in r.raw), ("42\n", warm, not warm))
+
     def test_limits(self) -> None:
         self.assertEqual(self.sb.exec(["sh", "-c", "yes"], on_output_limit="kill").outcome, "output_exceeded")
 

@@ -26,6 +26,15 @@ test("exec", async () => {
   assert.deepEqual([sandbox.kind, sandbox.isolated, sandbox.workdir], ["sandboxrun", true, "/w"]);
 });
 
+test("warm", async () => {
+  const warmed = new Sandbox({ policy, client, warm: { python3: 1 } });
+  for (const [option, warm] of [["-c", true], ["-Bc", false]]) {
+    const r = await warmed.exec(["python3", option, "print(6 * 7)"], { warm: true });
+    assert.deepEqual([r.stdout, r.raw.warm, "warm_why" in r.raw], ["42\n", warm, !warm]);
+  }
+  await warmed.dispose();
+});
+
 test("timeout and abort", async () => {
   const late = await sandbox.exec(["sh", "-c", "echo begun; sleep 300"], { timeout: 0.3 });
   assert.deepEqual([late.timedOut, late.stdout], [true, "begun\n"]);

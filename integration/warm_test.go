@@ -339,3 +339,30 @@ func warmProcesses(t *testing.T, server int) (pids []string) {
 	}
 	return pids
 }
+
+// TestWarmUnderPolicies: what a policy says of processes holds for an interpreter that waited as for any other.
+func TestWarmUnderPolicies(t *testing.T) {
+	flavours(t, func(b *box) {
+		const tries = `import os, subprocess, ctypes.util
+for do in (lambda: subprocess.run(["true"]).returncode, lambda: os.execv("/bin/true", ["true"]), lambda: os.fork() or os._exit(0)):
+  try: print(do())
+  except OSError as e: print(e)
+`
+		for name, processes := range map[string]object{
+			"no spawn": {"spawn": false}, "execute": {"execute": []string{"/usr/bin/python3"}}, "native": {"native": false}, "guard": {"guard": "python"},
+		} {
+			b.t.Run(name, func(t *testing.T) {
+				s := b.stdio()
+				p := tmpfsPolicy()
+				p["processes"] = processes
+				s.warmed(p, 1)
+				if name == "guard" {
+					s.notWarm("box", "guard", nil, "python3", "-c", "print(1)")
+				} else {
+					s.both(t, nil, "python3", "-c", tries)
+				}
+				s.end()
+			})
+		}
+	})
+}

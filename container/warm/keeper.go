@@ -121,7 +121,7 @@ func (k *Keeper) start(name string) (*interpreterProcess, error) {
 		return nil, err
 	}
 	cmd.Env = startVariables(cmd.Env)
-	if why := unstartable(cmd.Env); why != "" {
+	if why := unstartable(cmd.Args, stubPy, cmd.Env); why != "" {
 		return nil, errors.New(why)
 	}
 	if err := k.visit(func(in lookup.Root, there []hostfs.Mount) error { // a program that others have written does not even start
@@ -199,6 +199,9 @@ func (w *interpreterProcess) end() {
 // Take gives a command to an interpreter that waits, if there is one for it, and has it begin; else it says why not, and nothing of the command has
 // been run. What a command has is given as to forkexec.Start.
 func (k *Keeper) Take(cmd *forkexec.Command) (p *forkexec.Process, why string) {
+	if cmd.Guard != nil {
+		return nil, guarded
+	}
 	if why := program(cmd.Args); why != "" {
 		return nil, why
 	}

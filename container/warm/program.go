@@ -57,8 +57,13 @@ func startVariables(env []string) []string {
 	return list
 }
 
-// unstartable says why no interpreter is kept ready with such variables.
-func unstartable(env []string) string {
+const guarded = "the program has a guard"
+
+// unstartable says why no interpreter is kept ready by such a command, which was to end with a program, and with such variables.
+func unstartable(args []string, program string, env []string) string {
+	if len(args) != 4 || args[3] != program {
+		return guarded
+	}
 	for _, kv := range env {
 		name, _, _ := strings.Cut(kv, "=")
 		if strings.HasPrefix(name, "LD_") || strings.HasPrefix(name, "PYTHON") && !slices.Contains(harmless(), name) {
@@ -74,7 +79,7 @@ func unfit(cmd, as *forkexec.Command) string {
 	case cmd.Terminal != nil:
 		return "the program has a terminal"
 	case cmd.Guard != nil:
-		return "the program has a guard"
+		return guarded
 	case len(cmd.Puts) > 0:
 		return "files are written for the exec"
 	case len(cmd.Extra.Steps) != len(as.Extra.Steps), len(cmd.Extra.Checks) > 0:

@@ -56,9 +56,15 @@ func TestVariables(t *testing.T) {
 		"PATH=/bin": true, "PYTHONHASHSEED=0": true, "PYTHONPATH=/w": false, "PYTHONHOME=/w": false, "PYTHONINSPECT=1": false, "PYTHONWARNINGS=x": false, "LD_PRELOAD=x": false,
 		"PYTHONNEW=1": false,
 	} {
-		if why := unstartable([]string{kv}); (why == "") != can {
+		if why := unstartable([]string{"python3", "-S", "-c", "x"}, "x", []string{kv}); (why == "") != can {
 			t.Errorf("%s: %q", kv, why)
 		}
+	}
+}
+
+func TestGuardedIsNotStarted(t *testing.T) {
+	if why := unstartable([]string{"python3", "-S", "/guard.py", "-c", "x"}, "x", nil); why != guarded {
+		t.Error(why)
 	}
 }
 

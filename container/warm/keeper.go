@@ -221,7 +221,7 @@ func (k *Keeper) Take(cmd *forkexec.Command) (p *forkexec.Process, why string) {
 		k.mu.Unlock()
 		return nil, why
 	}
-	if why := unfit(cmd, w.command); why != "" && cmd.Path == w.command.Path {
+	if why := unfit(cmd, w.command); why != "" && why != moved {
 		of := k.kinds[name]
 		of.ready = append(of.ready, w) // it is for others
 		k.mu.Unlock()

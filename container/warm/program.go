@@ -57,7 +57,10 @@ func startVariables(env []string) []string {
 	return list
 }
 
-const guarded = "the program has a guard"
+const (
+	guarded = "the program has a guard"
+	moved   = "another interpreter is found now"
+)
 
 // unstartable says why no interpreter is kept ready by such a command, which was to end with a program, and with such variables.
 func unstartable(args []string, program string, env []string) string {
@@ -88,10 +91,10 @@ func unfit(cmd, as *forkexec.Command) string {
 		return "the exec has directories of its own, or something denied has appeared"
 	case cmd.Limits.Memory != as.Limits.Memory, cmd.Limits.Pids != as.Limits.Pids, cmd.Limits.Nproc != as.Limits.Nproc, !slices.Equal(cmd.Rlimits, as.Rlimits):
 		return "the exec has less memory or fewer processes than its sandbox"
-	case cmd.Path != as.Path:
-		return "another interpreter is found now"
 	case !slices.Equal(startVariables(cmd.Env), as.Env):
 		return "a variable that decides how the interpreter starts is another: PATH, TZ, LANG, LC_*, LD_* or PYTHON*"
+	case cmd.Path != as.Path:
+		return moved
 	case !pipes(cmd):
 		return "an output of the program's is no pipe"
 	}

@@ -63,7 +63,7 @@ func native(p *policy.Policy, h *Host, plan *Plan) error {
 		return nil
 	}
 	if err := plan.View.ForbidExecution(h.Tree); err != nil {
-		return fault.New(fault.PolicyInvalid, "show what the program can write under one path only", "processes.native = false: %v", err)
+		return fault.New(fault.PolicyInvalid, "show what the program can write under one path only", "processes.native = false: %w", err)
 	}
 	return nil
 }

@@ -133,7 +133,7 @@ func inspect(v *rootfs.View, g Ground) (*inspection, error) {
 		}
 		list, err := g.Shown(m.Source)
 		if err != nil {
-			return nil, fault.New(fault.GrantMissing, "did it change while the sandbox was made?", "%s: look at %q: %v", m.From, m.Source, err)
+			return nil, fault.New(fault.GrantMissing, "did it change while the sandbox was made?", "%s: look at %q: %w", m.From, m.Source, err)
 		}
 		in.shown[i] = list
 		near = append(near, places(list)...)

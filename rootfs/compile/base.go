@@ -133,7 +133,7 @@ func (c *compiler) hide(host string, cl class) {
 func (c *compiler) addHost(b rootfs.Base) error {
 	names, err := c.tree.ReadDir("/")
 	if err != nil {
-		return rootfs.Invalid("", "%s: read the host's root: %v", b.From, err)
+		return rootfs.Invalid("", "%s: read the host's root: %w", b.From, err)
 	}
 	for _, name := range names {
 		c.addHostTop(name)

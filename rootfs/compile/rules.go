@@ -163,7 +163,7 @@ func (c *compiler) source(g rootfs.Grant, maySkip bool) (t hostfs.Trail, ok bool
 		return t, false, fault.New(fault.GrantMissing, `create it, or set files.missing = "skip"`, "%s", msg)
 	}
 	if err != nil {
-		return t, false, fault.New(fault.GrantMissing, "", "%s %q: %v", g.From, g.Path, err)
+		return t, false, fault.New(fault.GrantMissing, "", "%s %q: %w", g.From, g.Path, err)
 	}
 	if t.Info.Mode&fs.ModeDevice != 0 {
 		return t, false, rootfs.Invalid("the usual devices are in the sandbox's own /dev", "%s %q is a device", g.From, g.Path)

@@ -195,7 +195,7 @@ func (c *compiler) putHost(it *item, spot rootfs.Place, walkErr error) (bool, er
 		return false, rootfs.Invalid("create it on the host first, or choose a target outside "+spot.Mount.Target,
 			"%s %q: %q does not exist on the host, and nothing is made there", it.From, it.asked, spot.Host)
 	case walkErr != nil:
-		return false, rootfs.Invalid("", "%s %q: cannot look at %q: %v", it.From, it.asked, spot.Host, walkErr)
+		return false, rootfs.Invalid("", "%s %q: cannot look at %q: %w", it.From, it.asked, spot.Host, walkErr)
 	case spot.Dir != it.Dir:
 		return c.wrongType(it, spot.Host)
 	}

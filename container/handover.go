@@ -83,7 +83,7 @@ func (r *Ready) Discard() { r.discard() }
 // confirm has an error, which is asked as late as can be: it may still be about it. Where the id is in use it stays ready. After any
 // other error it is no more.
 func (r *Ready) HandOver(id string, o Options, confirm func() error) (*Sandbox, error) {
-	r.confirm = confirm
+	r.confirm, r.early = confirm, false
 	return r.handOver(id, o)
 }
 

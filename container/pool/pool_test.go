@@ -3,6 +3,7 @@ package pool
 import (
 	"errors"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"testing"
 	"time"
@@ -108,5 +109,67 @@ func TestRefusedIsKept(t *testing.T) {
 	p.ready[0].made.files++ // it was built under another limit than the pool has now
 	if _, err := p.take("one", mine(), false, func(*entry) error { return refused }); !errors.Is(err, errChanged) {
 		t.Errorf("one that was built by another process: %v", err)
+	}
+}
+
+// TestKeptAfterEarly: what an early claim did not get, because its owner has ended, is given to the next one as ever: compared, and with its state.
+func TestKeptAfterEarly(t *testing.T) {
+	shown := t.TempDir()
+	p, store := poolOf(t, shown)
+	ended := exec.Command("/bin/true")
+	if err := ended.Run(); err != nil {
+		t.Fatal(err)
+	}
+	fits := func(*entry) error { return nil }
+	early := container.Options{Owner: &owner.Owner{PID: ended.Process.Pid}}
+	if _, err := p.take("one", early, true, fits); err == nil || p.Ready() != 1 {
+		t.Fatalf("an owner that has ended: %v, and %d are ready", err, p.Ready())
+	}
+	g, err := p.take("two", mine(), false, fits)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if other, err := store.Open("two"); err != nil {
+		t.Error("others cannot open it: ", err)
+	} else {
+		other.Close()
+	}
+	if err := g.Delete(nil); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestEarly: an early claim has its sandbox before it is compared, and the comparison decides.
+func TestEarly(t *testing.T) {
+	shown := t.TempDir()
+	p, store := poolOf(t, shown)
+	fits := func(*entry) error { return nil }
+	g, err := p.take("one", mine(), true, fits)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := g.settle(); err != nil {
+		t.Error(err)
+	}
+	if other, err := store.Open("one"); err != nil {
+		t.Error("others cannot open it: ", err)
+	} else {
+		other.Close()
+	}
+	if err := g.Delete(nil); err != nil {
+		t.Error(err)
+	}
+	full(t, p)
+	if err := os.Chmod(shown, 0o711); err != nil {
+		t.Fatal(err)
+	}
+	if g, err = p.take("two", mine(), true, fits); err != nil {
+		t.Fatal(err)
+	}
+	if err := g.settle(); !errors.Is(err, errChanged) {
+		t.Errorf("a grant has changed: %v", err)
+	}
+	if err := g.Delete(nil); err != nil {
+		t.Error(err)
 	}
 }

@@ -1,6 +1,7 @@
 package warm
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"slices"
@@ -116,11 +117,16 @@ func TestSeen(t *testing.T) {
 	defer unix.Close(root)
 	in, dir := lookup.Root{FD: root}, t.TempDir()
 	file, none, link := filepath.Join(dir, "f"), filepath.Join(dir, "none"), filepath.Join(dir, "l")
-	if err := os.WriteFile(file, []byte("x"), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Symlink("f", link); err != nil {
-		t.Fatal(err)
+	begin := func() {
+		t.Helper()
+		for _, name := range []string{file, none, link} {
+			if err := os.RemoveAll(name); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := errors.Join(os.WriteFile(file, []byte("x"), 0o755), os.Symlink("f", link)); err != nil {
+			t.Fatal(err)
+		}
 	}
 	all := func() seen {
 		s := seen{}
@@ -132,20 +138,23 @@ func TestSeen(t *testing.T) {
 		}
 		return s
 	}
-	was := all()
-	if !was.same(in) {
+	begin()
+	if !all().same(in) {
 		t.Error("nothing has changed")
 	}
 	for what, change := range map[string]func() error{
 		"content": func() error { return os.WriteFile(file, []byte("yy"), 0o755) },
 		"a time put back": func() error {
-			first := was[file].mtime
-			old := time.Unix(first.Unix())
-			return os.Chtimes(file, old, old)
+			info, err := os.Stat(file)
+			if err != nil {
+				return err
+			}
+			return errors.Join(os.WriteFile(file, []byte("y"), 0o755), os.Chtimes(file, info.ModTime(), info.ModTime()))
 		},
 		"another file": func() error { return os.Rename(link, file) },
 		"one more":     func() error { return os.WriteFile(none, nil, 0o644) },
 	} {
+		begin()
 		before := all()
 		time.Sleep(20 * time.Millisecond) // more than the kernel's clock for files
 		if err := change(); err != nil {

@@ -48,7 +48,7 @@ type making struct {
 // Whatever fails, nothing is left behind. Where the plan has a relay, the calling program must be one that answers to
 // RelayCommand by Relay.
 func (s *Store) Create(id string, plan *spec.Plan, o Options) (*Sandbox, error) {
-	return s.Begin(id, func() (*spec.Host, error) { return &spec.Host{}, nil }).Create(plan, o)
+	return s.Begin(id, func() error { return nil }).Create(plan, o)
 }
 
 func planned(s *Store, id string, plan *spec.Plan, of *owner.Owner, writable []string) *Sandbox {

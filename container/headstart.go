@@ -24,23 +24,22 @@ type HeadStart struct {
 	reserved chan struct{} // closed when the sandbox has its directory, or cannot have one
 	started  chan struct{} // closed when process 1 runs, or cannot be started
 	err      error         // why not; to be read after that
-	sweep    error         // of the sweep, which stops nothing
 }
 
-// Begin removes the leftovers of dead sandboxes, reserves an id, and starts process 1 for a plan that is likely to have the frame that Start
-// gives. It waits for none of this. What goes wrong is an error of Create.
-func (s *Store) Begin(id string, host func() (*spec.Host, error)) *HeadStart {
+// Begin reserves an id, after what has to be done before, and starts process 1 for a plan that is likely to have the frame that Start gives. It
+// waits for none of this. What goes wrong is an error of Create.
+func (s *Store) Begin(id string, before func() error) *HeadStart {
 	b := &HeadStart{
 		m:     &making{Sandbox: &Sandbox{store: s, state: &State{ID: id}}},
 		frame: make(chan spec.Frame, 1), reserved: make(chan struct{}), started: make(chan struct{}),
 	}
-	go b.work(host)
+	go b.work(before)
 	return b
 }
 
-func (b *HeadStart) work(host func() (*spec.Host, error)) {
+func (b *HeadStart) work(before func() error) {
 	defer close(b.started)
-	b.err = b.reserve(host)
+	b.err = b.reserve(before)
 	close(b.reserved)
 	if b.err == nil {
 		launch.Prepare()
@@ -50,25 +49,19 @@ func (b *HeadStart) work(host func() (*spec.Host, error)) {
 	}
 }
 
-// reserve makes the sandbox's directory. Before, nothing is written into a state directory that programs could write.
-func (b *HeadStart) reserve(host func() (*spec.Host, error)) error {
-	s, id := b.m.store, b.m.state.ID
-	err := CheckID(id)
-	var h *spec.Host
+// reserve makes the sandbox's directory.
+func (b *HeadStart) reserve(before func() error) error {
+	err := CheckID(b.m.state.ID)
 	if err == nil {
-		h, err = host()
+		err = before()
 	}
 	if err == nil {
-		err = s.CheckState(h)
+		b.m.lock, err = b.m.store.reserve(b.m.state.ID)
 	}
-	if err != nil {
-		return err
+	if err == nil {
+		err = b.m.openDirectory()
 	}
-	_, b.sweep = s.Sweep()
-	if b.m.lock, err = s.reserve(id); err != nil {
-		return err
-	}
-	return b.m.openDirectory()
+	return err
 }
 
 // Reserved waits for the sandbox's directory. The error says why there is none.
@@ -85,12 +78,6 @@ func (b *HeadStart) Start(frame spec.Frame) {
 	case b.frame <- frame:
 	default:
 	}
-}
-
-// Swept is the error of the sweep: leftovers that could not be removed.
-func (b *HeadStart) Swept() error {
-	<-b.reserved
-	return b.sweep
 }
 
 // Create makes it a sandbox. See Store.Create.

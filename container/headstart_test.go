@@ -16,7 +16,7 @@ import (
 	"github.com/sandboxrun/sandboxrun/spec/policy"
 )
 
-func headStart(t *testing.T) (*Store, func() (*spec.Host, error), *spec.Plan) {
+func headStart(t *testing.T) (*Store, func() error, *spec.Plan) {
 	t.Helper()
 	p, err := policy.Load(policy.Default(t.TempDir()))
 	if err != nil {
@@ -39,17 +39,17 @@ func headStart(t *testing.T) (*Store, func() (*spec.Host, error), *spec.Plan) {
 		t.Fatal(err)
 	}
 	t.Cleanup(s.Close)
-	return s, func() (*spec.Host, error) { return host, nil }, plan
+	return s, func() error { return s.CheckState(host) }, plan
 }
 
 // TestHeadStart: process 1 is the one that was started early if the plan has the frame that was foreseen, and another one if not.
 func TestHeadStart(t *testing.T) {
-	s, host, plan := headStart(t)
+	s, before, plan := headStart(t)
 	other := plan.Frame()
 	other.OwnNetwork = false
 	for name, frame := range map[string]spec.Frame{"foreseen": plan.Frame(), "another": other} {
 		t.Run(name, func(t *testing.T) {
-			b := s.Begin("early", host)
+			b := s.Begin("early", before)
 			b.Start(frame)
 			<-b.started
 			if b.err != nil {
@@ -82,16 +82,16 @@ func TestHeadStart(t *testing.T) {
 
 // TestHeadStartDiscard: a plan that cannot be made leaves no process, and no directory.
 func TestHeadStartDiscard(t *testing.T) {
-	s, host, plan := headStart(t)
+	s, before, plan := headStart(t)
 	for i := range 4 { // at whatever step it is
-		b := s.Begin("early", host)
+		b := s.Begin("early", before)
 		if i%2 == 1 {
 			b.Start(plan.Frame())
 		}
 		b.Discard()
 		nothingLeft(t, s, "early")
 	}
-	b := s.Begin("early", host)
+	b := s.Begin("early", before)
 	b.Start(plan.Frame())
 	<-b.started
 	b.Discard()
@@ -104,22 +104,22 @@ func TestHeadStartDiscard(t *testing.T) {
 
 // TestHeadStartInUse: an id that is in use is refused, and its sandbox stays.
 func TestHeadStartInUse(t *testing.T) {
-	s, host, plan := headStart(t)
+	s, before, plan := headStart(t)
 	o := Options{Owner: &owner.Owner{PID: os.Getpid()}}
-	sb, err := s.Begin("taken", host).Create(plan, o)
+	sb, err := s.Begin("taken", before).Create(plan, o)
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = s.Begin("taken", host).Create(plan, o)
+	_, err = s.Begin("taken", before).Create(plan, o)
 	if e, ok := errors.AsType[*Error](err); !ok || e.Code != fault.IDInUse {
 		t.Errorf("error %v", err)
 	}
-	s.Begin("taken", host).Discard()
+	s.Begin("taken", before).Discard()
 	runTrue(t, sb)
 	if err := sb.Delete(nil); err != nil {
 		t.Error(err)
 	}
-	_, err = s.Begin("../x", host).Create(plan, o)
+	_, err = s.Begin("../x", before).Create(plan, o)
 	if e, ok := errors.AsType[*Error](err); !ok || e.Code != fault.IDInvalid {
 		t.Errorf("error %v", err)
 	}

@@ -1,5 +1,5 @@
-// `sandboxrun exec`, the command that is run most, and `run`, `create` and `delete` in a pool, before the Go runtime starts: that start, with all that libcontainer brings, takes
-// longer than the whole exec.
+// `sandboxrun exec`, the command that is run most, and `run`, `create` and `delete` in a pool, before the Go runtime starts: that
+// start, with all that libcontainer brings, takes longer than the whole exec.
 //
 //	command line -- request.c --> what it asks for            | anything that is not quite plain:
 //	process 1    -- launch.c, plan.c --> how to start it      | nothing has been done yet, and Go does

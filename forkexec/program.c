@@ -165,8 +165,8 @@ static int drop_saved_ids(void)
 	return (int)syscall(SYS_setresuid, -1, -1, syscall(SYS_geteuid));
 }
 
-// write_own writes a file of this process in the exec's procfs, which its own /proc may cover. Our memory is the launcher's: where another of its threads changes ids for an
-// exec of its own at that moment, the memory cannot be dumped, and the kernel gives these files to root.
+// write_own writes a file of this process in the exec's procfs, which may be covered at /proc. Our memory is the launcher's: where another
+// of its threads changes ids for an exec of its own at that moment, the memory cannot be dumped, and the kernel gives these files to root.
 static int write_own(const struct fx_exec *x, const char *path, const char *text)
 {
 	for (int n = 0; n < 10000; n++) {

@@ -14,8 +14,8 @@
 //      any other byte that it is kept ready for a later owner, end of file that the creator died first. When it is complete the
 //      socket is closed, by which the creator knows that this process no longer depends on it. The rest is closed.
 //   r  reaper: process 1 of an exec. Its first child is the program. fd 0, if open, is a pidfd of the process that waits for the
-//      result, fd 1 the pipe to which the result goes, fd 2 the exec's procfs, which may be covered at /proc. Its end ends every process of the exec. SIGTERM makes it kill
-//      them all, and report what they have used.
+//      result, fd 1 the pipe to which the result goes, fd 2 the exec's procfs, which may be covered at /proc. Its end ends every
+//      process of the exec. SIGTERM makes it kill them all, and report what they have used.
 #include <signal.h>
 #include <sys/resource.h>
 #include <sys/socket.h>

@@ -91,29 +91,49 @@ func machineFirst(err error) error {
 	return err
 }
 
-// NewSandbox removes the leftovers of dead sandboxes, then builds a sandbox.
-func NewSandbox(p *caller.Caller, s *container.Store, from Source, id string, o container.Options) (*container.Sandbox, *Decision, error) {
+// begin decides, and meanwhile begins the sandbox. swept is the error of removing the leftovers of dead ones, which stops nothing.
+func begin(p *caller.Caller, s *container.Store, from Source, id string) (head *container.HeadStart, d Decision, swept, err error) {
 	look := machine.Begin()
-	head := s.Begin(id, look.Host)
-	d, err := decide(p, from, look.Probe, func(d Decision) {
+	head = s.Begin(id, func() error { // nothing is written into a state directory that programs could write
+		h, err := look.Host()
+		if err == nil {
+			err = s.CheckState(h)
+		}
+		if err == nil {
+			_, swept = s.Sweep()
+		}
+		return err
+	})
+	d, err = decide(p, from, look.Probe, func(d Decision) {
 		if frame, err := spec.ForeseeFrame(d.Policy, d.Host); err == nil {
 			head.Start(frame)
 		}
 	})
+	if err == nil {
+		err = head.Reserved()
+	}
 	if err != nil {
 		head.Discard()
+	}
+	return head, d, swept, err
+}
+
+// NewSandbox removes the leftovers of dead sandboxes, then builds a sandbox.
+func NewSandbox(p *caller.Caller, s *container.Store, from Source, id string, o container.Options) (*container.Sandbox, *Decision, error) {
+	head, d, swept, err := begin(p, s, from, id)
+	if err != nil {
 		return nil, nil, err
 	}
-	made, err := d.make(p, s, id, head)
+	made, err := d.make(p, s, id)
 	if err != nil {
 		head.Discard()
 		return nil, nil, err
 	}
 	// A fault of another sandbox must not stop this one.
-	if err := head.Swept(); err != nil && caller.Describe(err).Code == fault.RecordUnusable {
-		p.Warn(err.Error())
-	} else if err != nil {
-		logrus.Warn(err)
+	if swept != nil && caller.Describe(swept).Code == fault.RecordUnusable {
+		p.Warn(swept.Error())
+	} else if swept != nil {
+		logrus.Warn(swept)
 	}
 	p.Timings.Mark("sweep")
 	if o.Record != "" {
@@ -138,15 +158,9 @@ func NewSandbox(p *caller.Caller, s *container.Store, from Source, id string, o 
 }
 
 // make makes what the policy wants on disk, and decides again with that.
-func (d *Decision) make(p *caller.Caller, s *container.Store, id string, head *container.HeadStart) (*made.Directory, error) {
-	if !made.Makes(d.Policy) {
-		return nil, nil
-	}
-	if err := head.Reserved(); err != nil {
-		return nil, err
-	}
+func (d *Decision) make(p *caller.Caller, s *container.Store, id string) (*made.Directory, error) {
 	made, err := s.Make(id, d.Policy, d.Plan)
-	if err != nil {
+	if made == nil || err != nil {
 		return nil, err
 	}
 	for _, w := range made.Warnings {

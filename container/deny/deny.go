@@ -206,21 +206,10 @@ func (g *grantDir) descend(rel string) (int, error) {
 	}
 }
 
-// absent reports whether an error means that there is nothing at a path: a part of it does not exist, is no directory or a link,
-// or is a name that no file can have.
-func absent(err error) bool {
-	for _, e := range []error{unix.ENOENT, unix.ENOTDIR, unix.ELOOP, unix.ENAMETOOLONG} {
-		if errors.Is(err, e) {
-			return true
-		}
-	}
-	return false
-}
-
 // look finds out what stands at one denied path.
 func (l *watched) look(in lookup.Root, all *Found) error {
 	var err error
-	if l.grant, err = all.open(l.Watch, in); absent(err) {
+	if l.grant, err = all.open(l.Watch, in); lookup.Absent(err) {
 		return nil // it has been moved or removed, and what is denied with it
 	} else if err != nil {
 		return err
@@ -236,7 +225,7 @@ func (l *watched) look(in lookup.Root, all *Found) error {
 	case shut != "":
 		// The owner of the directory can make it searchable again, and then the denied path would have no mask.
 		l.shut = filepath.Join(l.ShownGrant(), shut)
-	case !absent(err):
+	case !lookup.Absent(err):
 		return err
 	}
 	l.link = errors.Is(err, unix.ELOOP)
@@ -323,7 +312,7 @@ func (l *Found) MoveAppeared(suffix string) []string {
 		switch {
 		case errors.Is(err, unix.ELOOP) && !l.link:
 			warnings = append(warnings, fmt.Sprintf("%q, which %s denies, could not be moved away if it is there: a symbolic link above it appeared during the exec", l.Host, l.From))
-		case absent(err):
+		case lookup.Absent(err):
 		case err != nil:
 			warnings = append(warnings, fmt.Sprintf("%q, which %s denies, could not be moved away if it appeared during the exec: %v", l.Host, l.From, err))
 		default:

@@ -111,11 +111,21 @@ func (in Root) Find(name, dir, pathVar string) (string, error) {
 	case errors.Is(found, unix.EACCES):
 		return "", fault.New(fault.ProgramNotExecutable, "it needs the x permission and must be a regular file: chmod +x",
 			"%q cannot be executed: %w", name, found)
-	case found == nil, errors.Is(found, unix.ENOENT), errors.Is(found, unix.ENOTDIR), errors.Is(found, unix.ELOOP),
-		errors.Is(found, unix.ENAMETOOLONG):
+	case found == nil, Absent(found):
 		return "", fault.New(fault.ProgramNotFound, in.notThere(name, candidates), "%q is not in the sandbox", name)
 	}
 	return "", fmt.Errorf("look for %q in the sandbox: %w", name, found)
+}
+
+// Absent reports whether an error means that there is nothing at a path: a part of it does not exist, is no directory or a link,
+// or is a name that no file can have.
+func Absent(err error) bool {
+	for _, e := range []error{unix.ENOENT, unix.ENOTDIR, unix.ELOOP, unix.ENAMETOOLONG} {
+		if errors.Is(err, e) {
+			return true
+		}
+	}
+	return false
 }
 
 // executable reports whether a file can be executed at all; whether this program may, the kernel decides.

@@ -1,7 +1,6 @@
 package warm
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"path"
@@ -34,7 +33,7 @@ const settled = 50 * time.Millisecond
 
 func stampOf(in lookup.Root, name string) (stamp, error) {
 	f, err := in.Open(name, unix.O_PATH)
-	if absent(err) {
+	if lookup.Absent(err) {
 		return stamp{}, nil
 	}
 	if err != nil {
@@ -50,10 +49,6 @@ func stampOfFile(f *os.File) (stamp, error) {
 		return stamp{}, err
 	}
 	return stamp{st.Dev, st.Ino, st.Size, st.Mtim, st.Ctim}, nil
-}
-
-func absent(err error) bool {
-	return errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENOTDIR) || errors.Is(err, unix.ELOOP)
 }
 
 // look makes the stamps of all that an interpreter has read which was started at a time. The error says why one cannot be relied on.
@@ -128,7 +123,7 @@ func link(in lookup.Root, name string) (string, error) {
 func fixed(in lookup.Root, there []hostfs.Mount, name string) error {
 	at := name
 	f, err := in.Open(at, unix.O_PATH)
-	for absent(err) && at != "/" {
+	for lookup.Absent(err) && at != "/" {
 		at = path.Dir(at)
 		f, err = in.Open(at, unix.O_PATH)
 	}

@@ -179,7 +179,7 @@ func (r *Running) launch(req Request, cmd *forkexec.Command) error {
 	}
 	r.warnings = append(r.warnings, r.streams.Warnings...)
 	sabotage.Command(cmd)
-	cmd.Asks = true
+	cmd.Asks, cmd.Leaving = true, &sb.leaving
 	r.process, err = r.start(req, cmd)
 	r.streams.CloseTheirs()
 	if err != nil {

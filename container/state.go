@@ -149,6 +149,8 @@ type Sandbox struct {
 
 	opener programOpener
 	warm   atomic.Pointer[warm.Keeper]
+
+	leaving forkexec.Leaving // its execs that have been waited for
 }
 
 // Open finds a sandbox. A process 1 that has ended is an error with the code "sandbox_lost".
@@ -271,6 +273,7 @@ func (sb *Sandbox) State() *State { return sb.state }
 // Close releases the handle. The sandbox lives on.
 func (sb *Sandbox) Close() {
 	sb.warm.Load().Close()
+	sb.leaving.Wait()
 	sb.opener.close()
 	for _, f := range []*os.File{sb.dir, sb.init, sb.proc} {
 		if f != nil {

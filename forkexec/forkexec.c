@@ -1,5 +1,6 @@
 // From one process outside to a program inside, in four clones. None copies the launcher: each child borrows its memory
-// (CLONE_VM) and its parent sleeps (CLONE_VFORK) until it has exec'd or is gone, so at any time one of them runs.
+// (CLONE_VM) and its parent sleeps (CLONE_VFORK) until it has exec'd or is gone, so at any time one of them runs. The program alone may have its
+// process made while init has more to do: beside.c.
 //
 //   launcher --- join ......... enters the sandbox's namespaces; the PID one counts for its children only
 //            --- member ....... so this one is in it, and may nest a PID namespace in it
@@ -122,7 +123,7 @@ static int share_limits(const struct fx_limits *l)
 static int clone_pidfd(int (*fn)(void *), struct fx_exec *x, int n, int flags, volatile int *pidfd)
 {
 	// CLONE_PIDFD puts the descriptor where the third argument after fn's says, before the child runs.
-	return clone(fn, stack(x, n), VFORK | CLONE_PIDFD | flags, x, (int *)pidfd);
+	return clone(fn, stack(x, n), CLONE_VM | SIGCHLD | CLONE_PIDFD | flags, x, (int *)pidfd);
 }
 
 // The program must not hold the caller's session keyring. One of the sandbox's own is shared by its execs: one each
@@ -161,7 +162,7 @@ static long clone_into(int group, int (*fn)(void *), struct fx_exec *x, int n, i
 	struct clone_args_ args;
 	memset(&args, 0, sizeof args);
 	// With CLONE_PARENT the child's signal is its parent's own.
-	args.flags = CLONE_VM | CLONE_VFORK | CLONE_PIDFD | CLONE_INTO_CGROUP_ | (unsigned)flags;
+	args.flags = CLONE_VM | CLONE_PIDFD | CLONE_INTO_CGROUP_ | (unsigned)flags;
 	args.pidfd = (uint64_t)(uintptr_t)pidfd;
 	args.stack = (uint64_t)(uintptr_t)stack(x, n - 1);
 	args.stack_size = FX_STACK;
@@ -245,7 +246,8 @@ static int init(void *arg)
 	leave_keyring();
 	size_t at = 0;
 	TRY(FX_SHOW, at, fx_show_view(x, 0, x->n_view_first, &at));
-	for (size_t i = 0; i < x->n_mounts; i++) {
+	x->beside = fx_can_go_beside(x);
+	for (size_t i = 0; i < (x->beside ? 1 : x->n_mounts); i++) {
 		const struct fx_mount *m = &x->mounts[i];
 		if (m->flags & FX_COVER)
 			continue;
@@ -266,13 +268,22 @@ static int init(void *arg)
 	TRY(FX_RLIMIT, x->n_rlimits, share_limits(l));
 	if (has_other_ids(x))
 		TRY(FX_IDS, 0, lend_ids(x));
-	TRY(FX_USERNS, 0, clone_pidfd(fx_program, x, 3, CLONE_NEWUSER, &x->program_pidfd));
-	if (x->step != FX_OK)
-		return 125;
-	if (!x->path) // there is no program to wait for
-		return 0;
-	if (has_other_ids(x))
-		TRY(FX_IDS, 0, take_ids_back());
+	if (x->beside) {
+		x->unstarted = 1;
+		TRY(FX_USERNS, 0, clone_pidfd(fx_program_beside, x, 3, CLONE_NEWUSER, &x->program_pidfd));
+		if (has_other_ids(x))
+			TRY(FX_IDS, 0, take_ids_back()); // and the program ends with us
+		if (fx_build_beside(x) < 0)
+			return 125;
+	} else {
+		TRY(FX_USERNS, 0, clone_pidfd(fx_program, x, 3, CLONE_VFORK | CLONE_NEWUSER, &x->program_pidfd));
+		if (x->step != FX_OK)
+			return 125;
+		if (!x->path) // there is no program to wait for
+			return 0;
+		if (has_other_ids(x))
+			TRY(FX_IDS, 0, take_ids_back());
+	}
 	TRY(FX_REAPER, 0, drop_most(x));
 	return become_reaper(x);
 }
@@ -281,7 +292,7 @@ static int member(void *arg)
 {
 	struct fx_exec *x = arg;
 	// In a control group namespace of its own the program does not see what its group is called.
-	int flags = CLONE_PARENT | CLONE_FILES | LAYER("pid", CLONE_NEWPID) | LAYER("mnt", CLONE_NEWNS) |
+	int flags = CLONE_VFORK | CLONE_PARENT | CLONE_FILES | LAYER("pid", CLONE_NEWPID) | LAYER("mnt", CLONE_NEWNS) |
 		    LAYER("ipc", CLONE_NEWIPC) | LAYER("cgroup", CLONE_NEWCGROUP);
 	int group = unified_group(x->limits);
 	if (group < 0)
@@ -342,7 +353,8 @@ static void await(struct fx_exec *x, int helper)
 			x->cancelled = cancelled(x);
 		if (!x->cancelled && (!l || l->why == FX_BY_ITSELF))
 			continue;
-		int blocked = x->program_pidfd >= 0 ? x->program_pidfd : x->reaper_pidfd;
+		int built = !x->beside || x->built != 0;
+		int blocked = x->program_pidfd >= 0 && built ? x->program_pidfd : x->reaper_pidfd;
 		if (blocked >= 0)
 			RAW(SYS_pidfd_send_signal, blocked, SIGKILL, NULL, 0);
 	}
@@ -353,7 +365,7 @@ void fx_start(struct fx_exec *x)
 	unsigned long before;
 	int dumpable = prctl(PR_GET_DUMPABLE, 0, 0, 0, 0), helper = -1;
 	x->reaper_pidfd = x->program_pidfd = x->master = x->slave = x->proc = x->view[0] = x->view[1] = -1;
-	x->helpers[0] = x->helpers[1] = x->cancelled = 0;
+	x->helpers[0] = x->helpers[1] = x->cancelled = x->beside = x->built = 0;
 	if (fx_open_listener(x) < 0) {
 		fail(x, FX_SPAWN, 0);
 		return;

@@ -73,6 +73,8 @@ type Command struct {
 	KeepView bool
 	// Cancel ends a start that takes long by a signal; may be nil.
 	Cancel *Cancel
+	// Leaving follows its supervisor to the end; nil: Process.Wait does.
+	Leaving *Leaving
 }
 
 // Terminal is a pseudo-terminal that is made for the program in the exec's own devpts, which Mounts must bring.
@@ -253,7 +255,7 @@ func Start(c *Command) (*Process, error) {
 	C.fx_start(x)
 	runtime.KeepAlive(c)
 	p := &Process{
-		Name: lim.name(), limits: lim, cancelled: unix.Signal(x.cancelled),
+		gone: make(chan struct{}), Name: lim.name(), limits: lim, cancelled: unix.Signal(x.cancelled),
 		Terminal: file(x.master, "terminal"), Listener: listenerFile(x.listener), status: statusR, reaper: file(x.reaper_pidfd, "pidfd"), program: file(x.program_pidfd, "pidfd"),
 	}
 	if x.step != C.FX_OK {
@@ -268,6 +270,9 @@ func Start(c *Command) (*Process, error) {
 		return nil, &NumberedError{p.Name, fmt.Errorf("%w: %w", ErrNotStarted, c.stepError(x))}
 	}
 	p.View = viewOf(x)
+	if !c.holdsFiles() {
+		p.leaving = c.Leaving
+	}
 	lim.started(c.Limits.Waits)
 	p.supervise()
 	return p, nil

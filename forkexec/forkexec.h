@@ -136,6 +136,7 @@ int64_t fx_limits_check(struct fx_limits *l, int64_t output_us);
 int64_t fx_limits_sample(struct fx_limits *l);
 void fx_limits_stop(struct fx_limits *l);
 int64_t fx_limits_written(struct fx_limits *l);
+void fx_limits_settle(struct fx_limits *l);
 void fx_limits_close(struct fx_limits *l);
 int64_t fx_now_us(void);
 int fx_exec_name(const struct fx_limits *l, char *buf, size_t size);
@@ -272,6 +273,9 @@ struct fx_exec {
 	volatile size_t index;  // which mount or limit
 	volatile int reaper_pidfd, program_pidfd;
 	volatile int cancelled; // the signal that has ended the start, or 0
+	volatile int beside;    // the program's process is made before the mounts: beside.c
+	volatile int built;     // then: 1 when they are all there, -1 where they will not be
+	volatile int unstarted; // then: 0 when the program has been executed, or its process has ended
 	volatile int master, slave; // the terminal's ends; the outer one is the launcher's
 	volatile int proc;      // the exec's procfs, or -1
 	volatile int listener;  // of the filter, or -1

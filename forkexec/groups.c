@@ -247,12 +247,20 @@ static void read_groups(struct fx_limits *l)
 		l->cpu_used_us = cpu - l->counted_before_us;
 }
 
-// fx_limits_close reads what the groups have counted and, unless they go with the sandbox, removes them. Every process of the exec is gone.
-void fx_limits_close(struct fx_limits *l)
+// fx_limits_settle reads what the groups have counted. Every process of the exec is gone, but for the supervisor.
+void fx_limits_settle(struct fx_limits *l)
 {
+	if (l->closed_us)
+		return;
 	l->closed_us = fx_now_us();
 	fx_limits_stop(l);
 	read_groups(l);
+}
+
+// fx_limits_close does that too and, unless the groups go with the sandbox, removes them. The supervisor has ended.
+void fx_limits_close(struct fx_limits *l)
+{
+	fx_limits_settle(l);
 	close_groups(l);
 	for (size_t i = 0; i < l->n_cgroups; i++) {
 		const struct fx_cgroup *g = &l->cgroups[i];

@@ -129,6 +129,7 @@ type limits struct {
 	found    chan struct{} // something has been exceeded
 	done     chan struct{}
 	ended    sync.WaitGroup
+	stopped  sync.Once
 }
 
 func (m *limits) str(s string) *C.char {
@@ -322,20 +323,26 @@ func (p *Process) Output() {
 	p.limits.output.Store(t.Nano() / int64(time.Microsecond))
 }
 
-// closeLimits ends the supervision, reads what the exec has used and removes its groups. Its processes are gone.
-func (p *Process) closeLimits(st *Status) {
+// settleLimits ends the supervision, and reads what the exec has used.
+func (p *Process) settleLimits(st *Status) {
 	m := p.limits
-	if m.c == nil {
-		return
-	}
-	close(m.done)
-	m.ended.Wait()
+	m.stop()
+	C.fx_limits_settle(m.c)
+	st.Why = Why(m.why.Load())
+	st.read(m.c, m.launcher)
+}
+
+// closeLimits ends the supervision, where that is still to be done, and removes the exec's groups. Its processes are gone.
+func (p *Process) closeLimits() {
+	m := p.limits
+	m.stop()
 	C.fx_limits_close(m.c)
-	if st != nil {
-		st.Why = Why(m.why.Load())
-		st.read(m.c, m.launcher)
-	}
 	m.release()
+}
+
+func (m *limits) stop() {
+	m.stopped.Do(func() { close(m.done) })
+	m.ended.Wait()
 }
 
 // read takes over what was counted and looked at while the exec ran.

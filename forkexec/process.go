@@ -32,6 +32,9 @@ type Process struct {
 
 	mu       sync.Mutex // signals may be sent while Wait ends
 	released bool
+	leaving  *Leaving // who follows it to its end; nil: Wait
+	left     sync.Once
+	gone     chan struct{} // closed when nothing of it is left
 }
 
 // Status is how an exec ended and what it used.
@@ -57,31 +60,45 @@ type Status struct {
 
 const statusSize = 56 // struct fx_status
 
-// Wait waits until the program has ended and every process of the exec is gone, and releases the Process.
-func (p *Process) Wait() (Status, error) {
-	defer p.abandon()
+// Wait waits until the program has ended and every process of the exec is gone, and releases the Process. The supervisor may still be leaving
+// (Command.Leaving), where it has been the last one and has said all that it had to say.
+func (p *Process) Wait() (_ Status, err error) {
+	leaves := false
+	defer func() {
+		if leaves {
+			p.leaving.follows(p)
+		} else {
+			p.abandon()
+		}
+	}()
 	buf := make([]byte, statusSize)
 	// The pipe's only writer is the reaper: it writes once, or ends without having written.
-	_, err := io.ReadFull(p.status, buf)
+	_, err = io.ReadFull(p.status, buf)
 	lost := errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)
 	if err != nil && !lost {
 		return Status{}, fmt.Errorf("wait for exec: %w", err)
 	}
-	// As process 1 of its PID namespace the reaper ends only after all the others have.
-	used, err := waitPidfd(p.reaper)
-	if err != nil {
-		return Status{}, err
-	}
-	st := Status{
-		Lost: true, CPU: time.Duration(used.Utime.Nano() + used.Stime.Nano()), MaxRSS: used.Maxrss * 1024, Written: used.Oublock * 512, Faults: used.Minflt,
-	}
+	var st Status
 	if !lost {
 		st = decode(buf)
+	}
+	leaves = p.leaving != nil && !lost && st.Left == 0
+	if !leaves { // as process 1 of its PID namespace it ends only after all the others have
+		used, err := waitPidfd(p.reaper)
+		if err != nil {
+			return Status{}, err
+		}
+		if lost {
+			st = Status{
+				Lost: true, CPU: time.Duration(used.Utime.Nano() + used.Stime.Nano()), MaxRSS: used.Maxrss * 1024, Written: used.Oublock * 512,
+				Faults: used.Minflt,
+			}
+		}
 	}
 	if p.cancelled != 0 { // the program had not been executed yet
 		st.Lost, st.Wait = false, unix.WaitStatus(p.cancelled)
 	}
-	p.closeLimits(&st)
+	p.settleLimits(&st)
 	if p.cancelled == unix.SIGKILL {
 		st.Why = ByCancel
 	}
@@ -172,10 +189,13 @@ func (p *Process) Cancel() error {
 }
 
 // abandon reaps the reaper, if there is one, and closes everything.
-func (p *Process) abandon() {
+func (p *Process) abandon() { p.left.Do(p.leave) }
+
+func (p *Process) leave() {
+	defer close(p.gone)
 	_ = p.sendTo(p.reaper, unix.SIGKILL, 0)
 	_, _ = waitPidfd(p.reaper)
-	p.closeLimits(nil) // where Wait has not come to it
+	p.closeLimits()
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.released = true

@@ -190,7 +190,8 @@ int fx_program(void *arg)
 	if (has_other_ids(x))
 		TRY(FX_IDS, 0, drop_saved_ids());
 	TRY(FX_SESSION, 0, setsid());
-	TRY(FX_CLAIM, 0, fx_claim_sure());
+	if (!x->beside)
+		TRY(FX_CLAIM, 0, fx_claim_sure());
 	TRY(FX_STDIO, 0, set_stdio(x));
 	if (x->tty)
 		TRY(FX_TTY, 0, ioctl(0, TIOCSCTTY, 0));
@@ -203,9 +204,14 @@ int fx_program(void *arg)
 	umask(x->umask);
 	TRY(FX_PRIVILEGE, 0, fx_drop_privileges());
 	size_t failed = 0;
-	TRY(FX_LOOK, failed, fx_check_view(x, &failed)); // after the capabilities: the program's own rights decide
-	TRY(FX_DIR, 0, chdir(x->dir));
-	TRY(FX_PUT, failed, fx_put_all(x, &failed)); // signals are blocked: a file that gets too large is an error
+	int early = x->beside && x->n_view_checks == 0 && x->n_puts == 0 && x->n_execute == 0 && !x->once; // the filter is loaded before the view is there
+	if (!early) {
+		if (x->beside && fx_await_built(x) < 0)
+			return 125; // init says why
+		TRY(FX_LOOK, failed, fx_check_view(x, &failed)); // after the capabilities: the program's own rights decide
+		TRY(FX_DIR, 0, chdir(x->dir));
+		TRY(FX_PUT, failed, fx_put_all(x, &failed)); // signals are blocked: a file that gets too large is an error
+	}
 	reset_signals();
 	fx_call(x, FX_UNFILTERED);
 	if (x->n_execute > 0 && LAYER("execution", fx_restrict_execution(x)) != 0)
@@ -217,6 +223,11 @@ int fx_program(void *arg)
 	fx_call(x, FX_IN_PLACE);
 	if (!x->path)
 		return 0;
+	if (early) {
+		if (fx_await_built(x) < 0)
+			return 125;
+		TRY(FX_DIR, 0, chdir(x->dir));
+	}
 	if (x->result > 0)
 		TRY(FX_STDIO, 0, dup2(HELD_RESULT, FX_RESULT)); // the listener has been sent
 	syscall(SYS_execve, x->path, x->argv, x->envp, x->key[0], x->key[1], x->key[2]);

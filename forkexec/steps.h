@@ -28,6 +28,10 @@ void fx_take_listener(struct fx_exec *x);
 int fx_restrict_execution(struct fx_exec *x);
 int fx_open_for_looking(struct fx_exec *x);
 int fx_hold_proc(struct fx_exec *x, size_t *i);
+int fx_can_go_beside(const struct fx_exec *x);
+int fx_program_beside(void *exec);
+int fx_build_beside(struct fx_exec *x);
+int fx_await_built(const struct fx_exec *x);
 
 // fx_claim_sure waits until the pool is sure of the sandbox that it has given to this process, if it has. It fails where the sandbox is not to
 // be used.

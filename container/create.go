@@ -40,7 +40,7 @@ type making struct {
 	filter  []unix.SockFilter // compiled
 	short   *forkexec.Launch  // if it was made before the sandbox had its id
 	confirm func() error      // nil, or what may still refuse it
-	early   bool              // settle is called afterwards
+	early   bool              // somebody knows of it already
 	copied  []byte            // the state
 }
 
@@ -159,8 +159,10 @@ func (m *making) complete(of *os.File, o Options) error {
 	if !procfs.PidfdAlive(sb.init) {
 		return fail(fault.SandboxUnavailable, "", "create sandbox: process 1 has ended")
 	}
-	if m.early {
-		return nil
+	if m.early { // whoever is told of it early does not look for it in the state directory
+		if err := m.keep(); err != nil {
+			return err
+		}
 	}
 	return m.note()
 }
@@ -178,14 +180,6 @@ func (m *making) note() error {
 		return fail(fault.StateUnusable, fault.DiskHint, "create sandbox: %w", err)
 	}
 	return nil
-}
-
-// settle does the rest of what complete has left for later.
-func (m *making) settle() error {
-	if err := m.keep(); err != nil {
-		return err
-	}
-	return m.note()
 }
 
 // begin begins the record, and prepares what other processes need to use the sandbox.

@@ -2,7 +2,7 @@ package container
 
 import (
 	"crypto/rand"
-	"errors"
+	"os"
 	"strings"
 	"time"
 
@@ -46,21 +46,25 @@ func (s *Store) Prepare(plan *spec.Plan) (*Ready, error) {
 	return &Ready{m, time.Now()}, nil
 }
 
-// keepReady has process 1 hold what other launchers want to know of a sandbox: what it lets programs write.
+// keepReady has process 1 hold what other launchers want to know of a sandbox: what it lets programs write. And how to start a plain exec, for
+// whoever prepares one before the sandbox is complete.
 func (m *making) keepReady() error {
 	sealed := forkexec.Sealed{ID: m.state.ID, Policy: m.plan.PolicyPaths, Writable: m.writable}
 	var err error
 	if sealed.StoreDev, sealed.StoreIno, err = m.store.identity(); err != nil {
 		return err
 	}
+	if m.short, err = m.shortLaunch(m.filter); err != nil {
+		return err
+	}
+	if m.short != nil {
+		sealed.Launch = m.short.Encode()
+	}
 	f, err := sealed.File()
 	if err != nil {
 		return err
 	}
 	defer f.Close()
-	if m.short, err = m.shortLaunch(m.filter); err != nil {
-		return err
-	}
 	if err := m.keepView(); err != nil {
 		return err
 	}
@@ -83,22 +87,23 @@ func (r *Ready) Discard() { r.discard() }
 // confirm has an error, which is asked as late as can be: it may still be about it. Where the id is in use it stays ready. After any
 // other error it is no more.
 func (r *Ready) HandOver(id string, o Options, confirm func() error) (*Sandbox, error) {
-	r.confirm, r.early = confirm, false
-	return r.handOver(id, o)
-}
-
-// HandOverEarly is the same for who can prepare a program before it is certain that the sandbox is given: it may not be started before
-// settle, which asks confirm, has said so. After an error of settle the sandbox is to be deleted.
-func (r *Ready) HandOverEarly(id string, o Options, confirm func() error) (sb *Sandbox, settle func() error, err error) {
-	if o.Record != "" {
-		return nil, nil, errors.New("a record is begun only when it is certain")
+	n, err := r.Name(id, o)
+	if err != nil {
+		return nil, err
 	}
-	r.confirm, r.early = confirm, true
-	sb, err = r.handOver(id, o)
-	return sb, r.settle, err
+	return n.complete(confirm)
 }
 
-func (r *Ready) handOver(id string, o Options) (*Sandbox, error) {
+// Named is a sandbox that was ready and has its id: that is all that it has.
+type Named struct {
+	*Ready
+	Was string // what process 1 calls it, until it is complete
+	of  *os.File
+	o   Options
+}
+
+// Name gives it its id, for who can prepare a program before the sandbox is complete. It may not be started before Complete has said so.
+func (r *Ready) Name(id string, o Options) (*Named, error) {
 	if err := CheckID(id); err != nil {
 		return nil, err
 	}
@@ -106,22 +111,35 @@ func (r *Ready) handOver(id string, o Options) (*Sandbox, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer of.Close()
-	if err := r.store.moveReady(r.state.ID, id); err != nil {
+	n := &Named{r, r.state.ID, of, o}
+	if err := r.store.moveReady(n.Was, id); err != nil {
+		of.Close()
 		return nil, err
 	}
-	st := r.state
-	r.short = renamed(r.short, st.ID, id)
-	st.ID, st.Owner, st.Pool = id, o.Owner, &journal.Pooled{Built: r.Built.UTC(), Claimed: time.Now().UTC()}
+	r.state.ID = id
+	return n, nil
+}
+
+// Complete is the rest of HandOver.
+func (n *Named) Complete(confirm func() error) (*Sandbox, error) {
+	n.early = true
+	return n.complete(confirm)
+}
+
+func (n *Named) complete(confirm func() error) (*Sandbox, error) {
+	defer n.of.Close()
+	st := n.state
+	n.confirm, n.short = confirm, renamed(n.short, n.Was, st.ID)
+	st.Owner, st.Pool = n.o.Owner, &journal.Pooled{Built: n.Built.UTC(), Claimed: time.Now().UTC()}
 	if st.Launch.Limits.Disk > 0 {
 		st.Launch.Held.Disk = disk.Measure(st.Launch.Held.Write) // what others have written since is not its own
 	}
-	if err := r.complete(of, o); err != nil {
-		r.discard()
+	if err := n.making.complete(n.of, n.o); err != nil {
+		n.discard()
 		return nil, err
 	}
-	r.release()
-	return r.Sandbox, nil
+	n.release()
+	return n.Sandbox, nil
 }
 
 // AwaitEnd waits until the sandbox, whose process 1 is this process' child, has ended, and removes what its owner has left.

@@ -16,6 +16,7 @@ import (
 	"github.com/sandboxrun/sandboxrun/container/result"
 	"github.com/sandboxrun/sandboxrun/container/stream"
 	"github.com/sandboxrun/sandboxrun/container/template"
+	"github.com/sandboxrun/sandboxrun/fault"
 	"github.com/sandboxrun/sandboxrun/forkexec"
 	"github.com/sandboxrun/sandboxrun/secret"
 	"github.com/sandboxrun/sandboxrun/spec"
@@ -157,6 +158,9 @@ func TakeEnded() (*Ended, error) {
 	short, err := forkexec.TakeShort()
 	if short == nil || err != nil {
 		return nil, err
+	}
+	if claim := forkexec.TakeClaim(); claim != nil && len(short.Sealed.State) == 0 { // what process 1 held before it was complete is all that was read of it
+		return nil, fail(fault.SandboxLost, "", "sandbox %q has ended", claim.ID)
 	}
 	state, err := parseState(short.Sealed.ID, short.Sealed.State)
 	if err != nil {

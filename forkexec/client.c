@@ -325,8 +325,13 @@ static int prepare(struct fx_exec *x, struct fx_short *e, struct fx_launch *la, 
 }
 
 // hand_over keeps what Go needs to judge. The signals that were caught stay blocked: there is nobody left to pass them on to.
-static void hand_over(struct fx_short *e, const struct fx_launch *la)
+static void hand_over(struct fx_short *e, const struct fx_launch *la, const struct fx_request *q, char **env)
 {
+	struct fx_text sealed;
+	if (q->ready && fx_read_complete(&sealed, q, env) == 0) {
+		e->sealed = sealed.p;
+		e->sealed_size = sealed.n;
+	}
 	int *absent = calloc(la->n_absent + 1, sizeof *absent);
 	if (!absent)
 		_exit(125); // no error could be printed
@@ -387,7 +392,7 @@ static void short_exec(struct fx_request *q, char **env)
 		close(x.stdio[2]);
 	follow(&x, e, streams, &feed, status[0], sigfd);
 	fx_answer(e, &la, q);
-	hand_over(e, &la);
+	hand_over(e, &la, q, env);
 }
 
 int fx_closed_streams;

@@ -123,8 +123,9 @@ static int open_init(int pid, uint64_t start, int *root, struct reader *sealed)
 
 // find_init starts from the pid in the sandbox's directory, which is not trusted: that process itself has to
 // say that it is process 1 of this sandbox. r is what it holds for a plain exec.
-static int find_init(const char *id, char *const *env, struct fx_launch *la, struct reader *r, int *dir, int *root)
+static int find_init(const struct fx_request *q, char *const *env, struct fx_launch *la, struct reader *r, int *dir, int *root)
 {
+	const char *id = q->id, *name;
 	static char path[4096];
 	struct stat st;
 	uint64_t where[2];
@@ -142,8 +143,10 @@ static int find_init(const char *id, char *const *env, struct fx_launch *la, str
 	if (pidfd < 0)
 		return -1;
 	la->sealed = (struct fx_text){r->p, (size_t)(r->end - r->p)};
-	if (number(r) != FX_SEALED_MAGIC || (la->store_dev = number(r)) != st.st_dev || (la->store_ino = number(r)) != st.st_ino ||
-	    strcmp(text(r), id) != 0)
+	if (number(r) != FX_SEALED_MAGIC || (la->store_dev = number(r)) != st.st_dev || (la->store_ino = number(r)) != st.st_ino)
+		return -1;
+	name = text(r);
+	if (strcmp(name, id) != 0 && (!q->ready || strcmp(name, q->ready) != 0))
 		return -1;
 	const char *launch = bytes(r, &n);
 	if (r->bad || n == 0)
@@ -168,7 +171,24 @@ int fx_pool_dir(char *const *env)
 int fx_read_launch(struct fx_exec *x, struct fx_launch *la, const struct fx_request *q, char *const *env, int *root)
 {
 	struct reader r;
-	if (!valid_id(q->id) || (x->target = find_init(q->id, env, la, &r, &x->limits->state, root)) < 0)
+	if (!valid_id(q->id) || (x->target = find_init(q, env, la, &r, &x->limits->state, root)) < 0)
 		return -1;
 	return fx_read_plan(x, la, &r, q, env, *root);
+}
+
+int fx_read_complete(struct fx_text *sealed, const struct fx_request *q, char *const *env)
+{
+	struct fx_request whole = *q;
+	struct fx_launch la;
+	struct reader r;
+	int dir = -1, root = -1;
+	whole.ready = NULL;
+	int init = find_init(&whole, env, &la, &r, &dir, &root);
+	if (init < 0)
+		return -1;
+	*sealed = la.sealed;
+	close(init);
+	close(dir);
+	close(root);
+	return 0;
 }

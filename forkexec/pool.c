@@ -70,14 +70,14 @@ static int ask(char *const *env, const char *message, int n, char *answer, size_
 	return -1;
 }
 
-// claim asks for a sandbox and takes it with a word. It gives the connection, and how long the answer is up to the directory to start in.
-static int claim(char *const *env, const char *message, int n, char *answer, const char *id, const char *word, size_t *dir)
+// claim asks for a sandbox and takes it with a word. It gives the connection, and how long the answer is up to the directory to start in, and in all.
+static int claim(char *const *env, const char *message, int n, char *answer, const char *id, const char *word, size_t *dir, size_t *got)
 {
-	size_t got, ok = sizeof "ok", size = strlen(id) + 1;
-	int fd = ask(env, message, n, answer, &got);
+	size_t ok = sizeof "ok", size = strlen(id) + 1;
+	int fd = ask(env, message, n, answer, got);
 	if (fd < 0)
 		return -1;
-	if (got <= ok + size || memcmp(answer + ok, id, size) != 0 || say(fd, word, strlen(word) + 1) < 0) {
+	if (*got <= ok + size || memcmp(answer + ok, id, size) != 0 || say(fd, word, strlen(word) + 1) < 0) {
 		close(fd); // if there is one the pool takes it back
 		return -1;
 	}
@@ -90,13 +90,17 @@ static char message[MESSAGE], answer[MESSAGE];
 int fx_claim_sandbox(struct fx_request *q, char *const *env)
 {
 	struct fx_claim *c = &fx_claim;
-	size_t dir;
+	size_t dir, got;
 	if (new_id(c->id, sizeof c->id) < 0)
 		return -1;
-	int n = snprintf(message, sizeof message, "run%c%s%c%s%c%c%c%cquiet,early%s%c", 0, c->id, 0, q->policy ? q->policy : "", 0, 0, 0, 0, q->n_env ? ",env" : "", 0);
-	if ((c->fd = claim(env, message, n, answer, c->id, "once", &dir)) < 0)
+	int early = !q->json && !q->result; // the texts of a result have the id
+	int n = snprintf(message, sizeof message, "run%c%s%c%s%c%c%c%cquiet%s%s%c", 0, c->id, 0, q->policy ? q->policy : "", 0, 0, 0, 0, early ? ",early" : "", q->n_env ? ",env" : "", 0);
+	if ((c->fd = claim(env, message, n, answer, c->id, "once", &dir, &got)) < 0)
 		return -1;
 	c->dir = answer + dir;
+	c->sure = !early;
+	if (early && dir + strlen(c->dir) + 1 < got)
+		q->ready = c->dir + strlen(c->dir) + 1;
 	q->id = c->id;
 	q->cwd = *c->dir ? c->dir : NULL;
 	return 0;
@@ -104,13 +108,13 @@ int fx_claim_sandbox(struct fx_request *q, char *const *env)
 
 int fx_claim_created(const struct fx_request *q, char *const *env)
 {
-	size_t dir;
+	size_t dir, got;
 	int n, fd;
 	if (q->owner)
 		n = snprintf(message, sizeof message, "create%c%s%c%s%c%s%c0%c%cquiet%c", 0, q->id, 0, q->policy ? q->policy : "", 0, q->owner, 0, 0, 0, 0);
 	else
 		n = snprintf(message, sizeof message, "create%c%s%c%s%ccaller%c%d%c%cquiet%c", 0, q->id, 0, q->policy ? q->policy : "", 0, 0, fx_first_parent, 0, 0, 0);
-	fd = claim(env, message, n, answer, q->id, "mine", &dir);
+	fd = claim(env, message, n, answer, q->id, "mine", &dir, &got);
 	close(fd);
 	return fd < 0 ? -1 : 0;
 }

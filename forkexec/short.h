@@ -9,6 +9,7 @@
 struct fx_request {
 	const char *id, *cwd, *result;  // NULL: not given
 	const char *policy;             // of a run and a create
+	const char *ready;              // of a run in a pool: what process 1 calls the sandbox until it is complete
 	const char *owner;              // of a create: a pid, or empty for none
 	char *const *argv;              // of the program
 	const char **env;               // NAME=VALUE
@@ -77,6 +78,9 @@ struct fx_launch {
 // fx_read_launch fills in all of an exec that does not depend on the command: its sandbox, mounts, filter and stub; and its
 // environment. It gives a descriptor of the sandbox's root. It fails where anything is not as expected.
 int fx_read_launch(struct fx_exec *x, struct fx_launch *la, const struct fx_request *q, char *const *env, int *root);
+
+// fx_read_complete gives all that process 1 holds of a sandbox that is complete.
+int fx_read_complete(struct fx_text *sealed, const struct fx_request *q, char *const *env);
 
 struct reader;
 int fx_read_plan(struct fx_exec *x, struct fx_launch *la, struct reader *r, const struct fx_request *q, char *const *env, int root);

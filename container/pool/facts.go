@@ -2,6 +2,7 @@ package pool
 
 import (
 	"os"
+	"sync"
 	"time"
 
 	"github.com/sandboxrun/sandboxrun/container/machine"
@@ -62,9 +63,15 @@ func (d *Decision) means(env map[string]string) bool {
 }
 
 // holds reports whether the policy would be decided now as it was; the error is errChanged.
-func (d *Decision) holds() error {
-	if machine.ProbeCore() != d.Host.Core || !d.Trace.Same() {
-		return errChanged
-	}
-	return nil
+func (d *Decision) holds() error { return d.compare()() }
+
+// compare begins to find that out, and gives what helps with it and has the answer.
+func (d *Decision) compare() func() error {
+	same := d.Trace.Ask()
+	return sync.OnceValue(func() error {
+		if !same() || machine.ProbeCore() != d.Host.Core {
+			return errChanged
+		}
+		return nil
+	})
 }

@@ -161,14 +161,15 @@ func (p *peer) read(name string) ([]byte, error) {
 		return nil, err
 	}
 	defer unix.Close(fd)
-	var all []byte
-	buf := make([]byte, 64<<10)
+	all := make([]byte, 0, 4<<10) // nearly always enough
 	for {
-		n, err := unix.Read(fd, buf)
+		n, err := unix.Read(fd, all[len(all):cap(all)])
 		if err != nil || n == 0 {
 			return all, err
 		}
-		all = append(all, buf[:n]...)
+		if all = all[:len(all)+n]; len(all) == cap(all) {
+			all = slices.Grow(all, len(all))
+		}
 	}
 }
 

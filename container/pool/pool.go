@@ -174,11 +174,31 @@ func (p *Pool) Ready() int {
 type given struct {
 	*container.Sandbox
 	decided *Decision
-	settle  func() error // nil, or what has to give no error before it is used
+	named   *container.Named // not nil: it is not complete
+	confirm func() error     // of that
+}
+
+// settle completes what was given early. After an error it is no more.
+func (g *given) settle() error {
+	named := g.named
+	g.named = nil
+	var err error
+	g.Sandbox, err = named.Complete(g.confirm)
+	return err
+}
+
+// drop removes what nobody has taken.
+func (g *given) drop() {
+	switch {
+	case g.named != nil:
+		g.named.Discard()
+	case g.Sandbox != nil:
+		_ = g.Delete(nil) // else it ends with its owner, and the next sweep tries again
+	}
 }
 
 // take hands a sandbox over to who may have it: one that is as it would be if it were made now. What is not is removed. Whether it is takes
-// longer than the handing over, so the one goes on beside the other. The sandbox is given when both are done, or early.
+// as long as the handing over, so the one goes on beside the other. The sandbox is given when both are done, or early, as soon as it has its id.
 func (p *Pool) take(id string, o container.Options, early bool, fits func(*entry) error) (*given, error) {
 	defer p.more()
 	o.Versions = p.config.Versions
@@ -188,7 +208,7 @@ func (p *Pool) take(id string, o container.Options, early bool, fits func(*entry
 			e.Discard()
 			continue
 		}
-		confirm := e.compare()
+		confirm := e.decided.compare()
 		if err := fits(e); err != nil {
 			if now, nerr := ownCircumstances(); nerr == nil && now == e.made {
 				p.putBack(e) // for others
@@ -214,20 +234,15 @@ func (p *Pool) take(id string, o container.Options, early bool, fits func(*entry
 	return nil, why
 }
 
-// compare begins to compare it with what would be made now, and gives what waits for the answer.
-func (e *entry) compare() func() error {
-	same := make(chan error, 1)
-	go func() { same <- e.decided.holds() }()
-	return sync.OnceValue(func() error { return <-same })
-}
-
 func (e *entry) give(id string, o container.Options, early bool, confirm func() error) (*given, error) {
-	g := &given{decided: e.decided}
+	g := &given{decided: e.decided, confirm: confirm}
 	var err error
-	if early {
-		g.Sandbox, g.settle, err = e.HandOverEarly(id, o, confirm)
-	} else {
+	if !early {
 		g.Sandbox, err = e.HandOver(id, o, confirm)
+		return g, err
+	}
+	if g.named, err = e.Name(id, o); err == nil {
+		g.Sandbox = g.named.Sandbox
 	}
 	return g, err
 }

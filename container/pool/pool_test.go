@@ -169,7 +169,17 @@ func TestEarly(t *testing.T) {
 	if err := g.settle(); !errors.Is(err, errChanged) {
 		t.Errorf("a grant has changed: %v", err)
 	}
-	if err := g.Delete(nil); err != nil {
-		t.Error(err)
+	g.drop()
+	if _, err := store.Open("two"); err == nil {
+		t.Error("what was refused can be opened")
+	}
+	p.more()
+	full(t, p)
+	if g, err = p.take("three", mine(), true, fits); err != nil {
+		t.Fatal(err)
+	}
+	g.drop()
+	if list, err := store.List(); err != nil || len(list) != 0 {
+		t.Errorf("what nobody has taken is left: %v, %v", list, err)
 	}
 }

@@ -14,7 +14,10 @@ import (
 //	caller -> pool   kind, id, policy, owner's pid or empty, owner's start time, record directory, options. For the owner that create finds
 //	               by itself: "caller", the pid of who called it
 //	pool -> caller   "ok", id, directory to start in or empty    | "no", why: the caller goes the ordinary way
-//	pool -> caller   "sure", where the caller has asked for it: before that no program may be started    | "no", why
+//
+//	               To who asks early also what process 1 calls the sandbox until it is complete, and then, before which no program may be started:
+//
+//	pool -> caller   "sure"    | "no", why
 //	caller -> pool   "mine": from here on the sandbox is the caller's. Without this word the pool removes it again
 //	               or "once": it is, for as long as it keeps the connection; then the pool removes it
 //
@@ -34,7 +37,7 @@ const (
 	optionQuiet = "quiet"
 	// optionEnv: the program gets variables of its own, which the policy may depend on.
 	optionEnv = "env"
-	// optionEarly: the caller prepares the program while the pool still compares, and waits for "sure".
+	// optionEarly: the caller prepares the program while the pool completes the sandbox and compares, and waits for "sure".
 	optionEarly = "early"
 
 	fields     = 7

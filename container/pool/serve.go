@@ -107,7 +107,7 @@ func (p *Pool) answer(conn *net.UnixConn) {
 		defer p.dropChanged()
 	}
 	if err != nil { // its claimer has not got it
-		_ = sb.Delete(nil) // else it ends with its owner, and the next sweep tries again
+		sb.drop()
 		return
 	}
 	if word == wordMine {
@@ -157,17 +157,22 @@ func (p *Pool) isLikeUs(conn *net.UnixConn) error {
 
 // give tells a claimer which sandbox it has, and waits for the claimer's word.
 func (g *given) give(conn net.Conn, dir string) (word string, err error) {
-	if err := send(conn, wordOK, g.State().ID, dir); err != nil {
+	answer := []string{wordOK, g.State().ID, dir}
+	if g.named == nil {
+		if err := send(conn, answer...); err != nil {
+			return "", err
+		}
+		return taken(conn)
+	}
+	if err := send(conn, append(answer, g.named.Was)...); err != nil {
 		return "", err
 	}
-	if g.settle != nil {
-		if err := g.settle(); err != nil {
-			_ = send(conn, wordNo, err.Error())
-			return "", err
-		}
-		if err := send(conn, wordSure); err != nil {
-			return "", err
-		}
+	if err := g.settle(); err != nil {
+		_ = send(conn, wordNo, err.Error())
+		return "", err
+	}
+	if err := send(conn, wordSure); err != nil {
+		return "", err
 	}
 	return taken(conn)
 }

@@ -1,9 +1,11 @@
 package hostfs
 
 import (
+	"bytes"
 	"os"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 	"unsafe"
@@ -16,7 +18,8 @@ import (
 type Trace struct {
 	mu     sync.Mutex
 	facts  map[question]fact
-	list   []answered // the same, when all has been asked
+	list   []answered // the same, when all has been asked, without what another of them answers too
+	listed int        // how many facts there were then
 	mounts string     // of the host
 	silent bool       // something was asked of a file system that may not answer
 	newest time.Time  // when the youngest of all that was read had changed
@@ -99,11 +102,17 @@ func (t *Trace) note(how asked, path string) {
 		return
 	}
 	q := question{how, path}
+	t.mu.Lock()
+	_, known := t.facts[q]
+	t.mu.Unlock()
+	if known {
+		return // if that is something else now, it is not the same any more
+	}
 	f := look(how, append([]byte(path), 0))
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if _, known := t.facts[q]; known {
-		return // if that was something else, it is not the same any more
+		return
 	}
 	t.facts[q] = f
 	if at := time.Unix(f.ctime.Unix()); at.After(t.newest) {
@@ -119,29 +128,82 @@ func (t *Trace) Settled(since time.Time) bool {
 }
 
 // Same asks again, and says whether all answers are as they were.
-func (t *Trace) Same() bool {
+func (t *Trace) Same() bool { return t.Ask()() }
+
+// share is how many questions somebody who asks again takes at a time.
+const share = 32
+
+// Ask begins to ask again. The function that it returns helps with what is left of that, and says whether all answers are as they were: so who
+// has something else to do first does that meanwhile.
+func (t *Trace) Ask() func() bool {
+	list := t.questions()
+	var next atomic.Int64
+	var changed atomic.Bool
+	work := func() {
+		for !changed.Load() {
+			to := int(next.Add(share))
+			from := to - share
+			if from >= len(list) {
+				return
+			}
+			if slices.ContainsFunc(list[from:min(to, len(list))], func(a answered) bool { return look(a.how, a.path) != a.fact }) {
+				changed.Store(true)
+			}
+		}
+	}
+	begun := make(chan struct{})
+	go func() {
+		defer close(begun)
+		if mounts, err := os.ReadFile(ownMountinfo); t.silent || err != nil || string(mounts) != t.mounts {
+			changed.Store(true)
+		}
+		work()
+	}()
+	return func() bool {
+		work()
+		<-begun
+		return !changed.Load()
+	}
+}
+
+// questions are those to be asked again.
+func (t *Trace) questions() []answered {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	mounts, err := os.ReadFile(ownMountinfo)
-	if t.silent || err != nil || string(mounts) != t.mounts {
-		return false
+	if t.listed == len(t.facts) {
+		return t.list
 	}
-	if len(t.list) != len(t.facts) {
-		t.list = t.list[:0]
-		for q, f := range t.facts {
+	t.list, t.listed = nil, len(t.facts)
+	for q, f := range t.facts {
+		if !t.answeredBy(q, f) {
 			t.list = append(t.list, answered{q.how, append([]byte(q.path), 0), f})
 		}
 	}
-	// By two at once: somebody waits, and so far this process has one thing to do.
-	half := len(t.list) / 2
-	first := make(chan bool, 1)
-	go func() { first <- unchanged(t.list[:half]) }()
-	second := unchanged(t.list[half:])
-	return <-first && second
+	// The kernel finds the next one faster where it has just found its neighbour.
+	slices.SortFunc(t.list, func(a, b answered) int { return bytes.Compare(a.path, b.path) })
+	return t.list
 }
 
-func unchanged(list []answered) bool {
-	return !slices.ContainsFunc(list, func(a answered) bool { return look(a.how, a.path) != a.fact })
+// answeredBy reports whether another question about the same path has the answer in its own.
+func (t *Trace) answeredBy(q question, f fact) bool {
+	if q.how != askedStat && q.how != askedEntry {
+		return false
+	}
+	for how := askedContent; how > q.how; how-- {
+		if g, asked := t.facts[question{how, q.path}]; asked && how != askedLink && g.less(q.how) == f {
+			return true
+		}
+	}
+	return false
+}
+
+// less is what of an answer a question asks that asks less.
+func (f fact) less(how asked) fact {
+	if how == askedStat || f.nlink == 0 {
+		f.size = 0
+	}
+	f.mtime, f.ctime = unix.Timespec{}, unix.Timespec{}
+	return f
 }
 
 // Follow also remembers where a path leads, with every link on the way.

@@ -25,18 +25,19 @@ func TestTrace(t *testing.T) {
 		change func()
 		same   bool
 	}{
-		"nothing":           {func() {}, true},
-		"a content":         {func() { write("read", "B") }, false},
-		"a mode":            {func() { must(os.Chmod(at("seen"), 0o640)) }, false},
-		"another file":      {func() { write("seen.new", ""); must(os.Rename(at("seen.new"), at("seen"))) }, false},
-		"a second name":     {func() { must(os.Link(at("seen"), at("seen2"))) }, false},
-		"a link":            {func() { must(os.Remove(at("link"))); must(os.Symlink("read", at("link"))) }, false},
-		"an entry":          {func() { write("list/new", "") }, false},
-		"an entry's mode":   {func() { must(os.Chmod(at("list/f"), 0o640)) }, false},
-		"what was not":      {func() { write("absent", "") }, false},
-		"a seen's content":  {func() { write("seen", "longer") }, true},
-		"in a seen dir":     {func() { write("dir/new", "") }, true},
-		"an unrelated file": {func() { write("unrelated", "") }, true},
+		"nothing":            {func() {}, true},
+		"a content":          {func() { write("read", "B") }, false},
+		"a read file's mode": {func() { must(os.Chmod(at("read"), 0o640)) }, false},
+		"a mode":             {func() { must(os.Chmod(at("seen"), 0o640)) }, false},
+		"another file":       {func() { write("seen.new", ""); must(os.Rename(at("seen.new"), at("seen"))) }, false},
+		"a second name":      {func() { must(os.Link(at("seen"), at("seen2"))) }, false},
+		"a link":             {func() { must(os.Remove(at("link"))); must(os.Symlink("read", at("link"))) }, false},
+		"an entry":           {func() { write("list/new", "") }, false},
+		"an entry's mode":    {func() { must(os.Chmod(at("list/f"), 0o640)) }, false},
+		"what was not":       {func() { write("absent", "") }, false},
+		"a seen's content":   {func() { write("seen", "longer") }, true},
+		"in a seen dir":      {func() { write("dir/new", "") }, true},
+		"an unrelated file":  {func() { write("unrelated", "") }, true},
 	} {
 		must(os.RemoveAll(dir))
 		must(os.MkdirAll(at("list"), 0o700))
@@ -49,6 +50,7 @@ func TestTrace(t *testing.T) {
 		begun := time.Now()
 		tree, trace, err := OpenTraced()
 		must(err)
+		_, _ = tree.Lstat(at("read"))
 		_, _ = tree.ReadFile(at("read"))
 		_, _ = tree.Lstat(at("seen"))
 		_, _ = tree.Readlink(at("link"))
@@ -62,12 +64,20 @@ func TestTrace(t *testing.T) {
 		if got := trace.Same(); got != c.same {
 			t.Errorf("%s: the same is %v", what, got)
 		}
+		if n := len(trace.facts); len(trace.list) != n-1 { // the file that was looked at and read
+			t.Errorf("%s: of %d questions %d are asked again", what, n, len(trace.list))
+		}
 	}
 	write("read", "just now")
 	tree, trace, err := OpenTraced()
 	must(err)
+	_, _ = tree.Lstat(at("read"))
+	must(os.Chmod(at("read"), 0o640))
 	_, _ = tree.ReadFile(at("read"))
 	if trace.Settled(time.Now()) {
 		t.Error("what was written just now is settled")
+	}
+	if trace.Same() {
+		t.Error("what changed between two questions is the same")
 	}
 }

@@ -147,8 +147,7 @@ type Sandbox struct {
 
 	view *rootfs.View // where we have made it
 
-	opener programOpener
-	warm   atomic.Pointer[warm.Keeper]
+	warm atomic.Pointer[warm.Keeper]
 
 	leaving forkexec.Leaving // its execs that have been waited for
 }
@@ -274,7 +273,6 @@ func (sb *Sandbox) State() *State { return sb.state }
 func (sb *Sandbox) Close() {
 	sb.warm.Load().Close()
 	sb.leaving.Wait()
-	sb.opener.close()
 	for _, f := range []*os.File{sb.dir, sb.init, sb.proc} {
 		if f != nil {
 			f.Close()

@@ -112,7 +112,7 @@ func (sb *Sandbox) Files(dir string) (*Files, error) {
 func (sb *Sandbox) files(view *forkexec.View, dir string) (*Files, error) {
 	f := &Files{view: view}
 	var err error
-	if f.Opener, err = sb.opener.get(sb.hostIDs()); err != nil {
+	if f.Opener, err = transfer.NewOpener(sb.hostIDs()); err != nil {
 		view.Close()
 		return nil, fmt.Errorf("read files of sandbox %q: take its program's ids: %w", sb.state.ID, err)
 	}

@@ -3,6 +3,7 @@ package transfer
 import (
 	"errors"
 	"runtime"
+	"slices"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -11,23 +12,17 @@ import (
 // Opener opens files with the rights of a program, and no other: no capability, and the program's ids. A file that the program
 // could not read is not handed to somebody who shows it to the program.
 type Opener struct {
-	requests chan openRequest // nil: the caller's rights are the program's
-	closed   chan struct{}
+	as *rights // nil: the caller's rights are the program's
 }
 
-type openRequest struct {
-	dir    int
-	name   string
-	how    *unix.OpenHow
-	answer chan opened
+// rights are a program's, and those of the caller's thread to go back to.
+type rights struct {
+	uid, gid int
+	caps     [2]unix.CapUserData
+	groups   []uint32
 }
 
-type opened struct {
-	fd  int
-	err error
-}
-
-// NewOpener takes the ids that the program has on the host. It takes a thread for itself where these are not the caller's.
+// NewOpener takes the ids that the program has on the host.
 func NewOpener(uid, gid int) (*Opener, error) {
 	caps, err := otherRights(uid)
 	if err != nil {
@@ -36,29 +31,68 @@ func NewOpener(uid, gid int) (*Opener, error) {
 	if caps == nil {
 		return &Opener{}, nil
 	}
-	o := &Opener{requests: make(chan openRequest), closed: make(chan struct{})}
-	ready := make(chan error)
-	go func() {
-		runtime.LockOSThread() // the thread ends with the goroutine: no other may have these ids
-		err := become(uid, gid, caps)
-		ready <- err
-		if err != nil {
-			return
-		}
-		for {
-			select {
-			case r := <-o.requests:
-				fd, err := openat(r.dir, r.name, r.how)
-				r.answer <- opened{fd, err}
-			case <-o.closed:
-				return
-			}
-		}
-	}()
-	if err := <-ready; err != nil {
+	groups, err := unix.Getgroups()
+	if err != nil {
 		return nil, err
 	}
-	return o, nil
+	as := &rights{uid: uid, gid: gid, caps: *caps}
+	for _, g := range groups {
+		as.groups = append(as.groups, uint32(g))
+	}
+	return &Opener{as}, as.lend(func() {})
+}
+
+// lend has the calling thread, and no other, do something with the program's rights. Go makes no thread from one that a goroutine has to itself.
+// To ask a thread of its own takes ten times as long as to change the rights.
+func (r *rights) lend(do func()) error {
+	runtime.LockOSThread()
+	caps := r.caps
+	err := become(r.uid, r.gid, &caps)
+	if err == nil {
+		do()
+	}
+	r.takeBack()
+	runtime.UnlockOSThread()
+	return err
+}
+
+// takeBack gives the thread its own rights again. Where that fails, which the kernel has no reason for, nothing may go on.
+func (r *rights) takeBack() {
+	hdr, caps := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}, r.caps
+	if err := unix.Capset(&hdr, &caps[0]); err != nil {
+		panic("take back capabilities: " + err.Error())
+	}
+	if r.uid != unix.Geteuid() {
+		if !setIDs(unix.Geteuid(), unix.Getegid()) || setGroups(r.groups) != nil && !r.hasGroups() {
+			panic("take back ids")
+		}
+	}
+	_ = unix.Prctl(unix.PR_SET_DUMPABLE, 1, 0, 0, 0) // as in become
+}
+
+// hasGroups reports whether the thread has its own: a caller that may not change them has never lost them.
+func (r *rights) hasGroups() bool {
+	is, err := unix.Getgroups()
+	return err == nil && slices.EqualFunc(is, r.groups, func(a int, b uint32) bool { return uint32(a) == b })
+}
+
+// setIDs changes those that decide about files.
+func setIDs(uid, gid int) bool {
+	for _, c := range []struct{ call, id uintptr }{{unix.SYS_SETFSGID, uintptr(gid)}, {unix.SYS_SETFSUID, uintptr(uid)}} {
+		_, _, _ = unix.RawSyscall(c.call, c.id, 0, 0)
+		if is, _, _ := unix.RawSyscall(c.call, ^uintptr(0), 0, 0); is != c.id {
+			return false
+		}
+	}
+	return true
+}
+
+func setGroups(list []uint32) error {
+	first := unsafe.SliceData(append(list, 0)) // where the list is empty, too
+	if _, _, errno := unix.RawSyscall(unix.SYS_SETGROUPS, uintptr(len(list)), uintptr(unsafe.Pointer(first)), 0); errno != 0 {
+		return errno
+	}
+	return nil
 }
 
 // Become gives the calling thread, and no other, the rights of a program with these ids on the host. The goroutine must be locked to the
@@ -89,15 +123,11 @@ func otherRights(uid int) (*[2]unix.CapUserData, error) {
 // files in /proc to root, which starts of programs by other threads would meet.
 func become(uid, gid int, caps *[2]unix.CapUserData) error {
 	if uid != unix.Geteuid() {
-		var none [1]uint32
-		if _, _, errno := unix.RawSyscall(unix.SYS_SETGROUPS, 0, uintptr(unsafe.Pointer(&none[0])), 0); errno != 0 {
-			return errno
+		if err := setGroups(nil); err != nil {
+			return err
 		}
-		for _, c := range []struct{ call, id uintptr }{{unix.SYS_SETFSGID, uintptr(gid)}, {unix.SYS_SETFSUID, uintptr(uid)}} {
-			_, _, _ = unix.RawSyscall(c.call, c.id, 0, 0)
-			if is, _, _ := unix.RawSyscall(c.call, ^uintptr(0), 0, 0); is != c.id {
-				return unix.EPERM
-			}
+		if !setIDs(uid, gid) {
+			return unix.EPERM
 		}
 	}
 	hdr := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
@@ -110,25 +140,14 @@ func become(uid, gid int, caps *[2]unix.CapUserData) error {
 	return unix.Prctl(unix.PR_SET_DUMPABLE, 1, 0, 0, 0)
 }
 
-// Close ends it. It is called once.
-func (o *Opener) Close() {
-	if o.requests != nil {
-		close(o.closed)
-	}
-}
-
-func (o *Opener) open(dir int, name string, how *unix.OpenHow) (int, error) {
-	if o.requests == nil {
+func (o *Opener) open(dir int, name string, how *unix.OpenHow) (fd int, err error) {
+	if o.as == nil {
 		return openat(dir, name, how)
 	}
-	answer := make(chan opened, 1)
-	select {
-	case o.requests <- openRequest{dir, name, how, answer}:
-		a := <-answer
-		return a.fd, a.err
-	case <-o.closed:
-		return -1, unix.EBADF
+	if lerr := o.as.lend(func() { fd, err = openat(dir, name, how) }); lerr != nil {
+		return -1, lerr
 	}
+	return fd, err
 }
 
 const maxRaces = 100 // how often a path is looked up again because of a rename

@@ -4,11 +4,15 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -262,7 +266,6 @@ func TestOpenerHasTheProgramsRights(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer o.Close()
 	r := reader(t, dir)
 	r.Opener = o
 	if _, err := r.Read("open", &Memory{}); err != nil {
@@ -273,5 +276,77 @@ func TestOpenerHasTheProgramsRights(t *testing.T) {
 	}
 	if _, err := os.ReadFile(filepath.Join(dir, "shut")); err != nil { // our own threads are as they were
 		t.Error(err)
+	}
+}
+
+// rightsOfThreads are the lines of all threads' status that say what each may do.
+func rightsOfThreads(t *testing.T) map[string]bool {
+	t.Helper()
+	all, err := filepath.Glob("/proc/self/task/*/status")
+	if err != nil || len(all) == 0 {
+		t.Fatal(err, all)
+	}
+	found := map[string]bool{}
+	for _, name := range all {
+		data, err := os.ReadFile(name)
+		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ESRCH) {
+			continue // it has ended
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		has := ""
+		for line := range strings.Lines(string(data)) {
+			if key, _, _ := strings.Cut(line, ":"); slices.Contains([]string{"Uid", "Gid", "Groups", "CapInh", "CapPrm", "CapEff", "CapAmb"}, key) {
+				has += line
+			}
+		}
+		found[has] = true
+	}
+	return found
+}
+
+// A thread that lends a program's rights has its own again afterwards, and no thread that is made meanwhile has the program's.
+func TestLentRightsAreTakenBack(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("only root has others to lend")
+	}
+	dir := t.TempDir()
+	write(t, dir, "shut", "x")
+	if err := os.Chmod(filepath.Join(dir, "shut"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	before := rightsOfThreads(t)
+	if len(before) != 1 {
+		t.Fatalf("the threads differ to begin with: %v", before)
+	}
+	var all sync.WaitGroup
+	for range 8 {
+		o, err := NewOpener(12345, 12345)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := reader(t, dir)
+		r.Opener = o
+		all.Go(func() {
+			for range 300 {
+				if _, err := r.Read("shut", &Memory{}); !errors.Is(err, unix.EACCES) {
+					t.Errorf("with a program's rights: %v", err)
+				}
+			}
+		})
+		all.Go(func() {
+			for range 300 {
+				if _, err := os.ReadFile(filepath.Join(dir, "shut")); err != nil {
+					t.Error(err)
+				}
+				runtime.GC()
+			}
+		})
+		all.Go(func() { _ = exec.Command("sleep", "0.1").Run() }) // takes a thread
+	}
+	all.Wait()
+	if after := rightsOfThreads(t); !maps.Equal(before, after) {
+		t.Errorf("the threads have %v, and had %v", after, before)
 	}
 }

@@ -226,7 +226,8 @@ func (r *Running) Signal(sig unix.Signal) error {
 // Cancel ends the program and all that it has started. Wait still returns the whole result, with the outcome "cancelled".
 func (r *Running) Cancel() error { return r.process.Cancel() }
 
-// Wait waits until the program has ended, everything that it started is gone and its output is complete.
+// Wait waits until the program has ended, everything that it started is gone and its output is complete. What the kernel and we had for it may
+// go a moment later: Sandbox.Close and Sandbox.Delete wait for that, so one of them comes before the end of this process.
 func (r *Running) Wait() (*result.Result, error) {
 	defer r.record.close()
 	st, err := r.process.Wait()

@@ -201,6 +201,7 @@ func (sb *Sandbox) startMonitored(req Request) (_ *monitored, err error) {
 // finish waits for the exec's end and keeps its result. With the sandbox goes the directory too: then nothing is made in it.
 func (m *monitored) finish(keep bool) {
 	res, err := m.running.Wait()
+	m.sb.leaving.Wait() // this process ends soon
 	switch {
 	case !keep:
 		m.dir.Discard()

@@ -43,7 +43,7 @@ func NewOpener(uid, gid int) (*Opener, error) {
 }
 
 // lend has the calling thread, and no other, do something with the program's rights. Go makes no thread from one that a goroutine has to itself.
-// To ask a thread of its own takes ten times as long as to change the rights.
+// To wake a thread that has the rights already, and to be woken by it, takes longer.
 func (r *rights) lend(do func()) error {
 	runtime.LockOSThread()
 	caps := r.caps

@@ -136,7 +136,7 @@ const share = 32
 // Ask begins to ask again. The function that it returns helps with what is left of that, and says whether all answers are as they were: so who
 // has something else to do first does that meanwhile.
 func (t *Trace) Ask() func() bool {
-	list := t.questions()
+	list, silent := t.questions()
 	var next atomic.Int64
 	var changed atomic.Bool
 	work := func() {
@@ -154,7 +154,7 @@ func (t *Trace) Ask() func() bool {
 	begun := make(chan struct{})
 	go func() {
 		defer close(begun)
-		if mounts, err := os.ReadFile(ownMountinfo); t.silent || err != nil || string(mounts) != t.mounts {
+		if mounts, err := os.ReadFile(ownMountinfo); silent || err != nil || string(mounts) != t.mounts {
 			changed.Store(true)
 		}
 		work()
@@ -166,12 +166,12 @@ func (t *Trace) Ask() func() bool {
 	}
 }
 
-// questions are those to be asked again.
-func (t *Trace) questions() []answered {
+// questions are those to be asked again, unless somebody may not answer.
+func (t *Trace) questions() (list []answered, silent bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.listed == len(t.facts) {
-		return t.list
+		return t.list, t.silent
 	}
 	t.list, t.listed = nil, len(t.facts)
 	for q, f := range t.facts {
@@ -181,7 +181,7 @@ func (t *Trace) questions() []answered {
 	}
 	// The kernel finds the next one faster where it has just found its neighbour.
 	slices.SortFunc(t.list, func(a, b answered) int { return bytes.Compare(a.path, b.path) })
-	return t.list
+	return t.list, t.silent
 }
 
 // answeredBy reports whether another question about the same path has the answer in its own.

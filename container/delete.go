@@ -75,6 +75,7 @@ func (s *Store) removeDead(id string, key ed25519.PrivateKey) error {
 func (sb *Sandbox) Delete(key ed25519.PrivateKey) error {
 	defer sb.Close()
 	sb.warm.Load().Close()
+	sb.leaving.Wait() // they still use the sandbox's directory and control groups, which go with it
 	s, id := sb.store, sb.state.ID
 	at, err := s.root.Lstat(id)
 	if sb.dir != nil {

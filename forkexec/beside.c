@@ -14,8 +14,6 @@
 #include "raw.h"
 #include "steps.h"
 
-#define TICK_US 50000 // far longer than a start takes
-
 int fx_can_go_beside(const struct fx_exec *x)
 {
 	if (!x->path || x->n_calls > 0 || x->n_view_steps > 0 || x->tty)
@@ -39,7 +37,7 @@ int fx_program_beside(void *exec)
 
 static void futex(const volatile int *word, int op, int value)
 {
-	struct timespec tick = {0, TICK_US * 1000};
+	struct timespec tick = {0, FX_TICK_US * 1000};
 	sys6(SYS_futex, (long)word, op, value, op == FUTEX_WAIT ? (long)&tick : 0, 0, 0);
 }
 

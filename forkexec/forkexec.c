@@ -322,7 +322,6 @@ static int join(void *arg)
 }
 
 #define RAW(n, a, b, c, d) sys6((n), (long)(a), (long)(b), (long)(c), (long)(d), 8, 0)
-#define TICK_US 50000 // far longer than a start takes
 
 // cancelled gives the signal by which somebody wants the exec to end.
 static int cancelled(const struct fx_exec *x)
@@ -344,7 +343,7 @@ static void await(struct fx_exec *x, int helper)
 	struct fx_limits *l = x->limits;
 	for (;;) {
 		struct pollfd p = {helper, POLLIN, 0};
-		struct timespec tick = {0, TICK_US * 1000};
+		struct timespec tick = {0, FX_TICK_US * 1000};
 		if (RAW(SYS_ppoll, &p, 1, &tick, NULL) > 0 && p.revents)
 			return;
 		if (!x->cancelled && l && l->why == FX_BY_ITSELF)

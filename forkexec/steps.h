@@ -17,6 +17,8 @@ static inline int fail(struct fx_exec *x, enum fx_step step, size_t index)
 
 #define TRY(step, index, expr) do { if ((expr) < 0) return fail(x, (step), (index)); } while (0)
 
+#define FX_TICK_US 50000 // how long one of them waits for another before it looks around: far longer than a start takes
+
 // has_other_ids reports whether the program is another user than the supervisor.
 static inline int has_other_ids(const struct fx_exec *x) { return x->uid != 0 || x->gid != 0; }
 
